@@ -91,7 +91,7 @@ pub mod sql {
     use crate::instruments::memory::Gauge;
 
     pub(crate) const INSTRUMENTS: [&Instrument; 0] = [];
-    pub(crate) const VERBS: [Instrument; 0] = [];
+    pub(crate) static VERBS: [Instrument; 0] = [];
 
     /// There is none.
     #[derive(Debug, Clone)]

@@ -31,14 +31,13 @@ pub struct Acceptor {
 
 impl Acceptor {
     /// Creates an acceptor for `front_end`, its name in the log.
-    #[must_use]
-    pub fn new(listener: TcpListener, front_end: &'static str) -> Self {
+    pub(crate) fn new(listener: TcpListener, front_end: &'static str) -> Self {
         Self { listener, front_end, opened: Instant::now(), failures_logged: Limit::new(LOG_MS) }
     }
 
     /// Waits for the next connection and returns it with its peer's address. Cancel safe: no
     /// connection is lost.
-    pub async fn next(&mut self) -> (TcpStream, SocketAddr) {
+    pub(crate) async fn next(&mut self) -> (TcpStream, SocketAddr) {
         loop {
             match self.listener.accept().await {
                 Ok(accepted) => return accepted,
@@ -57,7 +56,7 @@ impl Acceptor {
 }
 
 /// Waits at most `grace` for all connections to end, then aborts the rest.
-pub async fn finish(mut connections: JoinSet<()>, grace: Duration) {
+pub(crate) async fn finish(mut connections: JoinSet<()>, grace: Duration) {
     let all = async { while connections.join_next().await.is_some() {} };
     if tokio::time::timeout(grace, all).await.is_err() {
         connections.shutdown().await;

@@ -16,6 +16,7 @@ use crate::limits::{FAILED_LOGIN_MS, FAILED_LOGIN_PLACES, FAILED_LOGINS_BURST};
 use crate::telemetry::counters::LoginCounters;
 
 /// Failed logins of all peers.
+#[derive(Debug)]
 pub struct Attempts {
     /// Milliseconds of the monotonic clock. Relaxed: each number is self-contained.
     forgotten_ms: Box<[AtomicU64]>,
@@ -85,12 +86,6 @@ impl Default for Attempts {
             hasher: ahash::RandomState::new(),
             counters: Arc::default(),
         }
-    }
-}
-
-impl std::fmt::Debug for Attempts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Attempts").finish_non_exhaustive()
     }
 }
 

@@ -49,15 +49,13 @@ pub(super) fn validity_remark(validity: &RangeInclusive<u64>) -> Option<String> 
 }
 
 /// A unix second in words.
-#[must_use]
-pub fn moment(secs: u64) -> String {
+pub(crate) fn moment(secs: u64) -> String {
     let moment = DateTime::from_timestamp(secs.cast_signed(), 0).unwrap_or_default();
     moment.format("%Y-%m-%d %H:%M UTC").to_string()
 }
 
 /// Returns the unix seconds between which a certificate is valid, as far as they are after 1970.
-#[must_use]
-pub fn validity(der: &[u8]) -> Option<RangeInclusive<u64>> {
+pub(crate) fn validity(der: &[u8]) -> Option<RangeInclusive<u64>> {
     let certificate = inside(&mut { der })?;
     let mut fields = inside(&mut { certificate })?;
     if fields.first() == Some(&VERSION) {
@@ -87,12 +85,9 @@ fn time(der: &mut &[u8]) -> Option<u64> {
 }
 
 /// Returns true if a certificate is marked as an authority: basicConstraints with CA:TRUE.
-#[must_use]
-pub fn is_authority(der: &[u8]) -> bool {
+pub(crate) fn is_authority(der: &[u8]) -> bool {
     let mut places = der.windows(BASIC_CONSTRAINTS.len());
-    let Some(at) = places.position(|it| it == BASIC_CONSTRAINTS) else {
-        return false;
-    };
+    let Some(at) = places.position(|it| it == BASIC_CONSTRAINTS) else { return false };
     let mut rest = der.get(at + BASIC_CONSTRAINTS.len()..).unwrap_or_default();
     let mut field = next(&mut rest);
     // Whether the extension is critical comes first, if at all.

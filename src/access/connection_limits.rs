@@ -36,14 +36,13 @@ pub struct Place {
 
 impl ConnectionLimits {
     /// Creates limits of `all_max` places, of which one peer may have `peer_max`.
-    #[must_use]
-    pub fn new(all_max: usize, peer_max: usize) -> Arc<Self> {
+    pub(crate) fn new(all_max: usize, peer_max: usize) -> Arc<Self> {
         Arc::new(Self { all_max, peer_max, taken: Mutex::default() })
     }
 
     /// Takes a place for `peer`; `None` if the peer has its maximum or none is left.
     #[must_use]
-    pub fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+    pub(crate) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let peer = network(peer);
         let mut taken = self.taken.lock();
         let of_peer = taken.peers.get(&peer).copied().unwrap_or(0);

@@ -106,15 +106,13 @@ fn xor<const N: usize>(into: &mut [u8; N], mask: &[u8; N]) {
 fn sha1(parts: &[&[u8]]) -> [u8; 20] {
     let mut context = Context::new(&SHA1_FOR_LEGACY_USE_ONLY);
     parts.iter().for_each(|part| context.update(part));
-    let digest = context.finish();
-    digest.as_ref().try_into().expect("SHA1 has 20 bytes")
+    context.finish().as_ref().try_into().expect("SHA1 has 20 bytes")
 }
 
 fn sha256(parts: &[&[u8]]) -> [u8; 32] {
     let mut context = Context::new(&SHA256);
     parts.iter().for_each(|part| context.update(part));
-    let digest = context.finish();
-    digest.as_ref().try_into().expect("SHA256 has 32 bytes")
+    context.finish().as_ref().try_into().expect("SHA256 has 32 bytes")
 }
 
 #[cfg(test)]

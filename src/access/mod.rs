@@ -51,8 +51,7 @@ pub struct Identity {
 
 impl Identity {
     /// Creates the identity of a peer without credentials.
-    #[must_use]
-    pub const fn anonymous(role: Role) -> Self {
+    pub(crate) const fn anonymous(role: Role) -> Self {
         Self { name: None, role }
     }
 }
@@ -87,8 +86,7 @@ const FAILURE_LOG_MS: u64 = 10_000;
 
 impl UserStore {
     /// Creates a store of these users.
-    #[must_use]
-    pub fn new(users: Users, clock: Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(users: Users, clock: Arc<dyn Clock>) -> Self {
         Self {
             users: watch::Sender::new(Arc::new(users)),
             attempts: Attempts::default(),
@@ -98,14 +96,14 @@ impl UserStore {
     }
 
     /// Logs how many failed logins had no line of their own, if that is due.
-    pub fn log_failures(&self) {
+    pub(crate) fn log_failures(&self) {
         let failed = self.failures_logged.overdue(self.clock.mono_ms());
         failed.into_iter().for_each(log_more_failures);
     }
 
     /// Replaces the users. Sessions of users whose role and secrets are unchanged continue; the
     /// passes of all others are revoked.
-    pub fn replace(&self, mut users: Users) {
+    pub(crate) fn replace(&self, mut users: Users) {
         self.users.send_modify(|now| {
             users.stay(now);
             *now = Arc::new(users);
@@ -113,8 +111,7 @@ impl UserStore {
     }
 
     /// Returns the current users.
-    #[must_use]
-    pub fn users(&self) -> Arc<Users> {
+    pub(crate) fn users(&self) -> Arc<Users> {
         Arc::clone(&self.users.borrow())
     }
 }
@@ -130,14 +127,12 @@ pub struct Access {
 
 impl Access {
     /// Creates the rules of a front end with this `allow_anonymous`.
-    #[must_use]
-    pub fn new(store: Arc<UserStore>, allow_anonymous: bool) -> Self {
+    pub(crate) fn new(store: Arc<UserStore>, allow_anonymous: bool) -> Self {
         Self { store, allow_anonymous, protocol: "" }
     }
 
     /// Sets the protocol of the front end.
-    #[must_use]
-    pub fn through(mut self, protocol: &'static str) -> Self {
+    pub(crate) fn through(mut self, protocol: &'static str) -> Self {
         self.protocol = protocol;
         self
     }
@@ -150,8 +145,7 @@ impl Access {
     }
 
     /// Returns the role of a peer without credentials, or `None` if it is refused.
-    #[must_use]
-    pub fn anonymous(&self, peer: IpAddr) -> Option<Role> {
+    pub(crate) fn anonymous(&self, peer: IpAddr) -> Option<Role> {
         self.anonymous_among(&self.store.users.borrow(), peer)
     }
 
@@ -164,8 +158,7 @@ impl Access {
     }
 
     /// Returns true if no users are configured.
-    #[must_use]
-    pub fn has_no_users(&self) -> bool {
+    pub(crate) fn has_no_users(&self) -> bool {
         self.store.users.borrow().is_empty()
     }
 
@@ -173,7 +166,12 @@ impl Access {
     ///
     /// # Errors
     /// [`Denied::Wrong`], [`Denied::TooMany`].
-    pub fn password(&self, peer: IpAddr, name: &str, plain: &[u8]) -> Result<Identity, Denied> {
+    pub(crate) fn password(
+        &self,
+        peer: IpAddr,
+        name: &str,
+        plain: &[u8],
+    ) -> Result<Identity, Denied> {
         let kept = |users: &Users| users.by_password(name, |kept| kept.is(plain));
         self.attempt(peer, Some(name), kept)
     }
@@ -182,7 +180,7 @@ impl Access {
     ///
     /// # Errors
     /// [`Denied::Wrong`], [`Denied::TooMany`].
-    pub fn token(&self, peer: IpAddr, token: &[u8]) -> Result<Identity, Denied> {
+    pub(crate) fn token(&self, peer: IpAddr, token: &[u8]) -> Result<Identity, Denied> {
         self.attempt(peer, None, |users| users.by_token(token))
     }
 
@@ -190,7 +188,7 @@ impl Access {
     ///
     /// # Errors
     /// [`Denied::Wrong`], also if `response` is not 20 bytes long; [`Denied::TooMany`].
-    pub fn native(
+    pub(crate) fn native(
         &self,
         peer: IpAddr,
         name: &str,
@@ -208,7 +206,7 @@ impl Access {
     ///
     /// # Errors
     /// [`Denied::TooMany`].
-    pub fn sha2(
+    pub(crate) fn sha2(
         &self,
         peer: IpAddr,
         name: &str,
@@ -303,7 +301,7 @@ impl Unproved {
     ///
     /// # Errors
     /// [`Denied::Wrong`].
-    pub fn password(mut self, plain: &[u8]) -> Result<Identity, Denied> {
+    pub(crate) fn password(mut self, plain: &[u8]) -> Result<Identity, Denied> {
         let store = &self.access.store;
         let found = store.users().by_password(&self.name, |kept| kept.is(plain));
         if found.is_some() {
@@ -334,15 +332,14 @@ pub struct Pass {
 
 impl Pass {
     /// Creates a pass for an identity admitted from `peer`.
-    #[must_use]
-    pub const fn new(access: Access, peer: IpAddr, identity: Identity) -> Self {
+    pub(crate) const fn new(access: Access, peer: IpAddr, identity: Identity) -> Self {
         Self { access, peer, identity }
     }
 
     /// Waits until the pass is no longer valid: the user was removed, has another role or other
     /// secrets, or an anonymous peer would no longer get its role. Returns at once if that is so
     /// already.
-    pub async fn revoked(&self) {
+    pub(crate) async fn revoked(&self) {
         let mut users = self.access.store.users.subscribe();
         // The store is held here, so the channel never closes.
         _ = users.wait_for(|users| !self.is_good_among(users)).await;

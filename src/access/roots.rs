@@ -45,8 +45,7 @@ const PEM_BYTES_MAX: usize = 16 << 20;
 
 /// Settings of an agent that sends to a server: every status is an answer, and what was sent to one
 /// address goes to no other.
-#[must_use]
-pub fn settings() -> ConfigBuilder<AgentScope> {
+pub(crate) fn settings() -> ConfigBuilder<AgentScope> {
     Agent::config_builder().http_status_as_error(false).proxy(None).max_redirects(0)
 }
 
@@ -56,7 +55,7 @@ pub fn settings() -> ConfigBuilder<AgentScope> {
 ///
 /// # Errors
 /// Fails with the file that cannot be used, and why.
-pub fn agent(
+pub(crate) fn agent(
     settings: ConfigBuilder<AgentScope>,
     url: &str,
     (setting, file): (&'static str, Option<&Path>),
@@ -65,14 +64,8 @@ pub fn agent(
     if !url.starts_with("https:") {
         return Ok(settings.build().new_agent());
     }
-    let mut named = match file {
-        Some(path) => certificates(setting, path)?,
-        None => Vec::new(),
-    };
-    let own = match own {
-        Some(path) => certificates("the configured certificate", path)?,
-        None => Vec::new(),
-    };
+    let mut named = certificates(setting, file)?;
+    let own = certificates("the configured certificate", own)?;
     let pinned = own.first().cloned();
     named.extend(own);
     let mut roots = RootCertStore::empty();
@@ -80,7 +73,7 @@ pub fn agent(
     if file.is_none() {
         match system() {
             Some(path) => {
-                let all = certificates("the system's certificates", &path)?;
+                let all = certificates("the system's certificates", Some(&path))?;
                 roots.add_parsable_certificates(all);
             }
             None if named.is_empty() => {
@@ -104,8 +97,7 @@ pub fn agent(
 }
 
 /// Says why a server could not be asked, without the library's prefix.
-#[must_use]
-pub fn problem(error: &ureq::Error) -> String {
+pub(crate) fn problem(error: &ureq::Error) -> String {
     if let ureq::Error::Timeout(limit) = error {
         return match limit {
             Timeout::Resolve => "its name was not resolved within the timeout".to_owned(),
@@ -118,8 +110,7 @@ pub fn problem(error: &ureq::Error) -> String {
 }
 
 /// Creates an agent that verifies nothing.
-#[must_use]
-pub fn credulous_agent(settings: ConfigBuilder<AgentScope>) -> Agent {
+pub(crate) fn credulous_agent(settings: ConfigBuilder<AgentScope>) -> Agent {
     let tls = TlsConfig::builder()
         .provider(TlsProvider::Rustls)
         .unversioned_rustls_crypto_provider(Arc::new(ring::default_provider()))
@@ -129,7 +120,8 @@ pub fn credulous_agent(settings: ConfigBuilder<AgentScope>) -> Agent {
 }
 
 /// Returns the certificates in a file.
-fn certificates(name: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+fn certificates(name: &str, path: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, String> {
+    let Some(path) = path else { return Ok(Vec::new()) };
     let shown = path.display();
     // Flags of commands may name a pipe, as in `--ca-file <(...)`; the daemon must not wait for one.
     let pem = match name.starts_with("--") {

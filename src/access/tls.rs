@@ -42,14 +42,14 @@ pub struct TlsError {
 
 impl TlsError {
     /// Returns true if it is about a file of this front end.
-    #[must_use]
-    pub fn is_of(&self, front: &FrontConfig<'_>) -> bool {
+    pub(crate) fn is_of(&self, front: &FrontConfig<'_>) -> bool {
         let files = front.tls().map(|files| [files.cert, files.key]);
         files.iter().flatten().any(|file| file.display().to_string() == self.file)
     }
 }
 
 /// TLS of a listener, and the files it is read from.
+#[derive(Debug)]
 pub struct Tls {
     files: TlsFiles,
     acceptor: RwLock<Acceptor>,
@@ -75,7 +75,7 @@ impl Certificates {
     ///
     /// # Errors
     /// If a file cannot be read or used, or the key does not belong to the certificate.
-    pub fn read(&mut self, files: &TlsFiles) -> Result<Acceptor, TlsError> {
+    pub(crate) fn read(&mut self, files: &TlsFiles) -> Result<Acceptor, TlsError> {
         let is_same = |it: &TlsFiles| (&it.cert, &it.key) == (&files.cert, &files.key);
         if let Some((_, known)) = self.0.iter().find(|(it, _)| is_same(it)) {
             return Ok(known.clone());
@@ -91,7 +91,10 @@ impl Tls {
     ///
     /// # Errors
     /// As [`Certificates::read`].
-    pub fn load(files: &TlsFiles, certificates: &mut Certificates) -> Result<Self, TlsError> {
+    pub(crate) fn load(
+        files: &TlsFiles,
+        certificates: &mut Certificates,
+    ) -> Result<Self, TlsError> {
         let acceptor = RwLock::new(certificates.read(files)?);
         Ok(Self { acceptor, files: files.clone() })
     }
@@ -100,43 +103,33 @@ impl Tls {
     ///
     /// # Errors
     /// As [`Tls::load`].
-    pub fn read_again(&self, certificates: &mut Certificates) -> Result<Acceptor, TlsError> {
+    pub(crate) fn read_again(&self, certificates: &mut Certificates) -> Result<Acceptor, TlsError> {
         certificates.read(&self.files)
     }
 
     /// Returns the path of the certificate.
-    #[must_use]
-    pub fn certificate(&self) -> &Path {
+    pub(crate) fn certificate(&self) -> &Path {
         &self.files.cert
     }
 
     /// Uses `acceptor` for new connections.
-    pub fn replace(&self, acceptor: Acceptor) {
+    pub(crate) fn replace(&self, acceptor: Acceptor) {
         *self.acceptor.write() = acceptor;
     }
 
     /// Returns the section of the configuration: `http` or `mysql`.
-    #[must_use]
-    pub fn section(&self) -> &'static str {
+    pub(crate) fn section(&self) -> &'static str {
         self.files.section
     }
 
     /// Returns the unix second after which the certificate is no longer valid, if it can be read.
-    #[must_use]
-    pub fn expires(&self) -> Option<u64> {
+    pub(crate) fn expires(&self) -> Option<u64> {
         self.acceptor.read().validity.as_ref().map(|it| *it.end())
     }
 
     /// Returns the configuration for a new connection.
-    #[must_use]
-    pub fn config(&self) -> Arc<ServerConfig> {
+    pub(crate) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.acceptor.read().config)
-    }
-}
-
-impl std::fmt::Debug for Tls {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
     }
 }
 
@@ -144,7 +137,7 @@ impl std::fmt::Debug for Tls {
 ///
 /// # Errors
 /// As [`Tls::load`].
-pub fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
+pub(crate) fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
     let refuse = |name: &str, file: &Path, problem: String, accepted| TlsError {
         key: format!("{}.{name}", files.section),
         file: file.display().to_string(),

@@ -59,20 +59,17 @@ const TOKEN: &str =
 
 impl Users {
     /// Creates a table without users.
-    #[must_use]
-    pub fn none() -> Self {
+    pub(crate) fn none() -> Self {
         Self { users: Vec::new(), nobody: Password::of(b"") }
     }
 
     /// Returns the number of users.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.users.len()
     }
 
     /// Returns true if a user of this name is configured.
-    #[must_use]
-    pub fn is_configured(&self, name: &str) -> bool {
+    pub(crate) fn is_configured(&self, name: &str) -> bool {
         self.users.iter().any(|user| *user.name == *name)
     }
 
@@ -81,7 +78,7 @@ impl Users {
     ///
     /// # Errors
     /// The first secret that cannot be read or used.
-    pub fn load(
+    pub(crate) fn load(
         configured: &[ConfiguredUser],
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Self, SecretError> {
@@ -118,16 +115,8 @@ impl Users {
     }
 
     /// Returns true if there are no users.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.users.is_empty()
-    }
-
-    /// Returns the role of a user by name. For display only, not for decisions: a name is no proof.
-    #[must_use]
-    pub fn role_of(&self, name: &str) -> Option<Role> {
-        let user = self.users.iter().find(|user| &*user.name == name);
-        user.map(|user| user.role)
     }
 
     /// Gives users that are unchanged since `before` the same name pointer, which [`Users::has`]

@@ -25,6 +25,7 @@ use crate::series::EVERYTHING;
 use crate::state::folder::{self, HISTORY};
 use crate::state::{self, StateError};
 use crate::telemetry::log;
+use crate::value::text::joined;
 
 /// Longest wait for a daemon that is asked for its rows.
 const DAEMON_WAIT_MAX: Duration = Duration::from_secs(2);
@@ -66,10 +67,8 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let shown = |front: Option<SocketAddr>| {
         front.map_or_else(|| "off".to_owned(), |address| address.to_string())
     };
-    let udp = config.ingest.listen.iter();
-    let udp: Vec<_> = udp.map(ToString::to_string).collect();
-    let receivers = config.ingest.receivers;
-    let udp = format!("{}; sockets per address: {receivers}", udp.join(", "));
+    let udp = joined(&config.ingest.listen, ", ");
+    let udp = format!("{udp}; sockets per address: {}", config.ingest.receivers);
     let mut lines = vec![
         ("UDP", udp),
         ("HTTP", shown(config.http.listen)),
@@ -84,14 +83,12 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     lines.extend(receivers.map(|url| ("alerts", url.clone())));
     let shipped = Some(&config.clickhouse.url).filter(|url| !url.is_empty());
     lines.extend(shipped.map(|url| ("rows", format!("to ClickHouse at {url}"))));
-    let squids = config.squids.iter();
-    lines.extend(squids.map(|squid| ("Squid", squid.from.to_string())));
-    let stats = config.stats.iter();
-    lines.extend(stats.map(|stat| ("stat", stat.stream.to_string())));
+    lines.extend(config.squids.iter().map(|squid| ("Squid", squid.from.to_string())));
+    lines.extend(config.stats.iter().map(|stat| ("stat", stat.stream.to_string())));
     let shown_dir = |dir: &Option<PathBuf>| dir.as_ref().map(|dir| dir.display().to_string());
     let kept = [("state", &config.state.dir), ("history", &config.history.dir)];
     let kept = kept.iter().filter_map(|(what, dir)| Some(format!("{what} in {}", shown_dir(dir)?)));
-    let mut kept = kept.collect::<Vec<_>>().join(", ");
+    let mut kept = joined(kept, ", ");
     if kept.is_empty() {
         let why = config.folder_refused.iter();
         let why: String = why.map(|why| format!("; {why}")).collect();
@@ -114,10 +111,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     print(&format!(
         "The configuration is valid.{lines}\n\n{plan}\n{limits}{scaled}{history}{alerts}{releases}"
     ))?;
-    match folders.is_empty() {
-        true => Ok(()),
-        false => Err(Failure { code: 1, problems: folders }),
-    }
+    if folders.is_empty() { Ok(()) } else { Err(Failure { code: 1, problems: folders }) }
 }
 
 /// The tags of `releases.tag`, of which one is used.
@@ -132,10 +126,7 @@ fn first_sent(tags: &[String]) -> String {
 fn section(heading: &str, lines: impl IntoIterator<Item = String>) -> String {
     let lines = lines.into_iter().map(|line| format!("\n  {line}"));
     let lines: String = lines.collect();
-    match lines.is_empty() {
-        true => lines,
-        false => format!("\n{heading}:{lines}"),
-    }
+    if lines.is_empty() { lines } else { format!("\n{heading}:{lines}") }
 }
 
 /// The metrics that are pushed, and where to.
@@ -156,11 +147,11 @@ pub(super) fn pushes(config: &Config) -> Option<String> {
 fn rows_now(config: &Config, rule: &Rule) -> Option<String> {
     let url = doctor::url(config).filter(|_| rule.objective().is_none())?;
     let client = Client::at(&url, &AccessFlags::default().trusting(config)).ok()?;
-    let columns: Vec<String> = rule.keys.iter().map(|it| encode(it)).collect();
+    let columns = joined(rule.keys.iter().map(|it| encode(it)), ",");
     let report = encode(&rule.entry.report);
     let path = match columns.is_empty() {
         true => format!("/api/v1/reports/{report}?limit=1"),
-        false => format!("/api/v1/reports/{report}?limit=0&columns={}", columns.join(",")),
+        false => format!("/api/v1/reports/{report}?limit=0&columns={columns}"),
     };
     let answer = client.patient_for(DAEMON_WAIT_MAX).get(&path).ok()?;
     let mut found = Vec::new();

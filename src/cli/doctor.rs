@@ -12,7 +12,6 @@ use std::fs;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::ops::RangeInclusive;
-use std::process::Command;
 use std::time::UNIX_EPOCH;
 
 use clap::Args as FlagGroup;
@@ -22,19 +21,18 @@ use super::format::visible;
 use super::{Failure, check, print};
 use crate::access::certificate::{AUTHORITY, DAYS_LEFT, moment};
 use crate::access::tls;
-use crate::config::units::{exact_bytes, rounded_bytes};
-use crate::config::{Config, ConfigFlags, SquidFrom, TlsFiles};
+use crate::config::units::rounded_bytes;
+use crate::config::{Config, ConfigFlags, TlsFiles};
 use crate::daemon::memory_limit;
 use crate::daemon::memory_plan::{MemoryPlan, counted};
 use crate::daemon::{self, StartError};
-use crate::input::squid::file;
 use crate::input::squid::tcp::CONNECTIONS_MAX;
-use crate::input::stat::client;
 use crate::input::udp::kernel;
-use crate::input::udp::socket::{self, RecvBuffer, SocketError};
-use crate::shutdown::Shutdown;
+use crate::input::udp::socket;
+use crate::value::text::joined;
 
 pub(super) mod folders;
+mod inputs;
 mod running;
 
 /// Descriptors in addition to connections and UDP sockets: log, runtimes, snapshot files.
@@ -67,20 +65,21 @@ enum Verdict {
 }
 
 impl Finding {
-    fn right(what: &'static str, found: String) -> Self {
-        Self { verdict: Verdict::Right, what, found, change: String::new() }
+    fn right(what: &'static str, found: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Right, what, found: found.into(), change: String::new() }
     }
 
-    fn wrong(what: &'static str, found: String, change: String) -> Self {
-        Self::right(what, found).unless(false, Verdict::Wrong, change)
+    fn better(what: &'static str, found: impl Into<String>, change: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Better, change: change.into(), ..Self::right(what, found) }
     }
 
-    /// Returns the finding unchanged if `holds`, else with this verdict and change.
-    fn unless(self, holds: bool, verdict: Verdict, change: String) -> Self {
-        match holds {
-            true => self,
-            false => Self { verdict, change, ..self },
-        }
+    fn wrong(what: &'static str, found: impl Into<String>, change: impl Into<String>) -> Self {
+        Self { verdict: Verdict::Wrong, ..Self::better(what, found, change) }
+    }
+
+    /// Returns the finding unchanged if `holds`, else with what would be better.
+    fn unless(self, holds: bool, change: impl Into<String>) -> Self {
+        if holds { self } else { Self::better(self.what, self.found, change) }
     }
 }
 
@@ -140,11 +139,9 @@ pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
         findings.push(readiness(url, Client::at(url, &flags.access.trusting(&config))));
     }
     findings.extend(too_much.map(|error| {
-        let found = error.to_string();
-        Finding::wrong("memory limit", found.replace("memory: ", ""), String::new())
+        Finding::wrong("memory limit", error.to_string().replace("memory: ", ""), "")
     }));
-    let text: Vec<String> = findings.iter().map(ToString::to_string).collect();
-    print(&text.join("\n"))?;
+    print(&joined(&findings, "\n"))?;
     match findings.iter().any(|it| it.verdict == Verdict::Wrong) {
         true => Err(Failure::reported()),
         false => Ok(()),
@@ -191,16 +188,14 @@ fn readiness(url: &str, client: Result<Client, ClientError>) -> Finding {
     match client.and_then(|client| running::readiness(&client)) {
         Ok(None) => Finding::right(what, format!("{url} is ready")),
         Ok(Some(detail)) => {
-            let found = format!("{url} is ready, but: {}", visible(&detail));
-            Finding::right(what, found).unless(false, Verdict::Better, String::new())
+            Finding::better(what, format!("{url} is ready, but: {}", visible(&detail)), "")
         }
         Err(error @ ClientError::Refused { status: 503, .. }) => {
-            Finding::wrong(what, format!("{url}: {error}"), String::new())
+            Finding::wrong(what, format!("{url}: {error}"), "")
         }
         Err(error) => {
             let found = format!("{url} does not say whether it is ready: {error}");
-            let change = error.advice().unwrap_or_default().to_owned();
-            Finding::right(what, found).unless(false, Verdict::Better, change)
+            Finding::better(what, found, error.advice().unwrap_or_default())
         }
     }
 }
@@ -211,10 +206,8 @@ fn examine(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     let ingest = &config.ingest;
     let requested = ingest.recv_buffer;
     // Closed again at once.
-    let opened = socket::open(&ingest.listen, ingest.receivers, requested).map(|sockets| {
-        let buffers = sockets.iter().map(|socket| socket.buffer);
-        buffers.collect::<Vec<_>>()
-    });
+    let opened = socket::open(&ingest.listen, ingest.receivers, requested)
+        .map(|sockets| sockets.iter().map(|socket| socket.buffer).collect::<Vec<_>>());
     let buffers = match &opened {
         Ok(buffers) => buffers.clone(),
         // The address is in use, but the buffer the kernel would grant is known all the same.
@@ -226,20 +219,13 @@ fn examine(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     let allowed = kernel::udp_memory_max();
     let plan = MemoryPlan::of(config).granted(&buffers, allowed);
     let mut findings = configured(config);
-    findings.push(match (opened, serving) {
-        (Err(SocketError::InUse { address }), Some(url)) => used("UDP", address, url),
-        (Err(SocketError::InUse { address }), None) if is_systemds(address) => {
-            let found = format!("{address} is held by {SOCKET_UNIT} of systemd, which starts pinbad and passes it on");
-            Finding::right("UDP", found)
-        }
-        (opened, _) => udp(config, opened),
-    });
-    findings.extend(otlp_inputs(config, serving));
+    findings.push(inputs::udp(config, opened, serving));
+    findings.extend(inputs::spans(config, serving));
     if !findings.iter().any(|finding| finding.what == OTLP) {
         findings.extend(check::pushes(config).map(|push| Finding::right(OTLP, push)));
     }
-    findings.extend(squids(config, serving));
-    findings.extend(stats(config));
+    findings.extend(inputs::squids(config, serving));
+    findings.extend(inputs::stats(config));
     let (http, mysql) = (config.http.listen, config.mysql.listen);
     findings.extend(front("HTTP", "http.listen", http, serving));
     if cfg!(feature = "sql") {
@@ -254,130 +240,6 @@ fn examine(config: &Config, serving: Option<&str>) -> Vec<Finding> {
     findings.extend(folders::state_dir(config, serving));
     findings.extend(folders::history_dir(config, serving));
     findings
-}
-
-/// The unit of the package that holds the UDP socket.
-const SOCKET_UNIT: &str = "pinbad.socket";
-
-/// Whether the socket unit is active and holds the port of this address.
-fn is_systemds(address: SocketAddr) -> bool {
-    let show = ["show", "--property=ActiveState,Listen", SOCKET_UNIT];
-    let said = Command::new("systemctl").args(show).output();
-    said.is_ok_and(|said| holds(&String::from_utf8_lossy(&said.stdout), address.port()))
-}
-
-/// Whether the properties of a socket unit, as systemctl shows them, say that.
-fn holds(properties: &str, port: u16) -> bool {
-    let wanted = format!(":{port} (Datagram)");
-    let listens = |line: &str| line.starts_with("Listen=") && line.ends_with(&wanted);
-    properties.lines().any(|line| line == "ActiveState=active") && properties.lines().any(listens)
-}
-
-/// Checks whether the UDP addresses can be bound, and the buffers their sockets get.
-fn udp(config: &Config, opened: Result<Vec<RecvBuffer>, SocketError>) -> Finding {
-    let buffers = match opened {
-        Err(error) => return Finding::wrong("UDP", error.to_string(), String::new()),
-        Ok(buffers) => buffers,
-    };
-    let requested = config.ingest.recv_buffer;
-    let granted = buffers.iter().map(|buffer| buffer.granted_bytes).min();
-    let granted = granted.unwrap_or_default();
-    let addresses = config.ingest.listen.iter().map(ToString::to_string);
-    let mut found = format!(
-        "{} can be bound; each socket gets a receive buffer of {}",
-        addresses.collect::<Vec<_>>().join(", "),
-        rounded_bytes(granted as u64)
-    );
-    if granted < requested {
-        let requested = exact_bytes(requested as u64);
-        found += &format!(", {requested} are requested (ingest.recv_buffer)");
-    }
-    let change = format!(
-        "sysctl -w net.core.rmem_max={requested}     (and in /etc/sysctl.d/ for the next boot)\n\
-         or give the program CAP_NET_ADMIN: setcap cap_net_admin+ep PATH, AmbientCapabilities= in systemd"
-    );
-    Finding::right("UDP", found).unless(granted >= requested, Verdict::Better, change)
-}
-
-/// Checks whether the span listeners can be bound.
-fn otlp_inputs(config: &Config, serving: Option<&str>) -> Option<Finding> {
-    let inputs = config.otlp_inputs.iter();
-    let listen: Vec<_> = inputs.map(|input| input.listen.to_string()).collect();
-    let found = format!("{} can be bound", listen.join(", "));
-    let what = "spans";
-    (!listen.is_empty()).then(|| match daemon::otlp::open(config) {
-        Ok(_) => Finding::right(what, found),
-        Err(error) => not_opened(what, &error, serving),
-    })
-}
-
-/// The error of an input, unless the pinbad at `serving` has its address.
-fn not_opened(what: &'static str, error: &StartError, serving: Option<&str>) -> Finding {
-    match (error, serving) {
-        (StartError::Input { address, source, .. }, Some(url))
-            if source.kind() == ErrorKind::AddrInUse =>
-        {
-            used(what, address, url)
-        }
-        _ => Finding::wrong(what, error.to_string(), String::new()),
-    }
-}
-
-/// Checks whether the Squid log sources are available.
-fn squids(config: &Config, serving: Option<&str>) -> Vec<Finding> {
-    if config.squids.is_empty() {
-        return Vec::new();
-    }
-    let what = "Squid";
-    if let Err(error) = daemon::squid::open(config) {
-        return vec![not_opened(what, &error, serving)];
-    }
-    let found = config.squids.iter().map(|squid| match &squid.from {
-        SquidFrom::File(path, _) => match file::check(path) {
-            Ok(()) => Finding::right(what, format!("{} can be read", path.display())),
-            Err(error) => {
-                let found = format!("{} cannot be read now: {error}", path.display());
-                let change = match error.kind() {
-                    ErrorKind::Other => "name the log itself",
-                    _ => "let the daemon's user read it, if it is there (on Debian: group proxy)",
-                };
-                Finding::right(what, found).unless(false, Verdict::Better, change.to_owned())
-            }
-        },
-        from => Finding::right(what, format!("{from} can be bound")),
-    });
-    found.collect()
-}
-
-/// Checks whether the sockets of stat extensions exist and accept this user.
-fn stats(config: &Config) -> Vec<Finding> {
-    let sockets = config.stats.iter().flat_map(|stat| {
-        let control = stat.control.as_ref().map(|it| ("stat control", it));
-        [("stat", &stat.stream)].into_iter().chain(control)
-    });
-    let found = sockets.map(|(what, address)| match client::connect(address, &Shutdown::new()) {
-        Ok(_) => Finding::right(what, format!("{address} can be connected to")),
-        Err(error) if client::is_absent(address, &error) => {
-            let found = format!(
-                "{address} is not there yet: PHP makes it, with zend_extension=stat.so and this address in its php.ini"
-            );
-            Finding::right(what, found)
-        }
-        Err(error) => {
-            let change = match error.kind() {
-                ErrorKind::ConnectionRefused => {
-                    "nobody serves it: start PHP, whose stat extension does"
-                }
-                ErrorKind::PermissionDenied => {
-                    "let the daemon's user write to the socket, by a group or chmod"
-                }
-                _ => "see stat.stream and stat.control in PHP's php.ini",
-            };
-            let found = format!("{address} cannot be connected to: {error}");
-            Finding::right(what, found).unless(false, Verdict::Better, change.to_owned())
-        }
-    });
-    found.collect()
 }
 
 /// Checks whether the address of a front end can be bound.
@@ -419,7 +281,7 @@ fn udp_memory(plan: &MemoryPlan, allowed: u64) -> Finding {
     let change = format!(
         "sysctl -w net.ipv4.udp_mem=\"{low} {pressure} {pages}\", or a smaller ingest.recv_buffer"
     );
-    Finding::right("kernel memory", found).unless(ours <= allowed, Verdict::Better, change)
+    Finding::right("kernel memory", found).unless(ours <= allowed, change)
 }
 
 /// Says how long the buffers last.
@@ -428,9 +290,8 @@ fn traffic(plan: &MemoryPlan) -> Finding {
         let secs = backlog.ring_secs + backlog.kernel_secs;
         format!("{secs:.1} s at {}/s", backlog.packets_per_second)
     });
-    let backlog: Vec<String> = backlog.collect();
-    let found = format!("while the daemon stands still they hold {}", backlog.join(", "));
-    Finding::right("buffers", found)
+    let backlog = joined(backlog, ", ");
+    Finding::right("buffers", format!("while the daemon stands still they hold {backlog}"))
 }
 
 /// Checks whether connections and sockets fit the limit of descriptors.
@@ -446,8 +307,7 @@ fn descriptors(config: &Config) -> Option<Finding> {
         + config.mysql.connections_max as u64;
     let found = format!("{limit} may be open, {needed} may be needed");
     let change = format!("ulimit -n {needed}, or LimitNOFILE={needed} in systemd");
-    let finding = Finding::right("descriptors", found);
-    Some(finding.unless(limit >= needed, Verdict::Better, change))
+    Some(Finding::right("descriptors", found).unless(limit >= needed, change))
 }
 
 /// Checks whether the memory plan fits the memory of the machine or control group.
@@ -459,9 +319,11 @@ fn memory(plan: &MemoryPlan) -> Option<Finding> {
         rounded_bytes(available),
         rounded_bytes(needed)
     );
-    let change = "smaller pools (`pinbad check` shows what each takes), or more memory".to_owned();
-    let finding = Finding::right("memory", found);
-    Some(finding.unless(needed <= available, Verdict::Wrong, change))
+    let change = "smaller pools (`pinbad check` shows what each takes), or more memory";
+    Some(match needed <= available {
+        true => Finding::right("memory", found),
+        false => Finding::wrong("memory", found, change),
+    })
 }
 
 /// Available bytes of the machine, or of its control group if that has fewer.
@@ -491,7 +353,7 @@ fn cores_of(cores: usize, addresses: usize, each: usize) -> Finding {
     };
     // One receiver of one address is the least.
     let fits = receivers < cores || receivers <= 1;
-    Finding::right("cores", found).unless(fits, Verdict::Better, change)
+    Finding::right("cores", found).unless(fits, change)
 }
 
 /// The problems that `pinbad check` would find, in configuration, secrets and certificates.
@@ -510,7 +372,7 @@ fn configured(config: &Config) -> Vec<Finding> {
             // The folders have findings of their own.
             _ => return None,
         };
-        Some(Finding::wrong(what, error.to_string(), String::new()))
+        Some(Finding::wrong(what, error.to_string(), ""))
     });
     let mut findings: Vec<Finding> = wrong.collect();
     let is_wrong = |what| findings.iter().any(|finding| finding.what == what);
@@ -541,23 +403,21 @@ fn certificate(files: &TlsFiles) -> Option<Finding> {
 fn valid(files: &TlsFiles, validity: Option<RangeInclusive<u64>>) -> Finding {
     let shown = files.cert.display();
     let found = format!("{shown} can be used with the key");
-    let Some(validity) = validity else {
-        return Finding::right(TLS, found);
-    };
+    let Some(validity) = validity else { return Finding::right(TLS, found) };
     let (begin, expires) = validity.into_inner();
     let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
     if now < begin {
         let begin = moment(begin);
         let found = format!("{shown} is not valid before {begin}: clients refuse it until then");
-        let change = "check the clock of this machine, or use another certificate".to_owned();
+        let change = "check the clock of this machine, or use another certificate";
         return Finding::wrong(TLS, found, change);
     }
     let days = expires.saturating_sub(now) / 86_400;
-    let change = "renew it; SIGHUP reads the files again".to_owned();
+    let change = "renew it; SIGHUP reads the files again";
     match now < expires {
         true => {
             Finding::right(TLS, format!("{found}, for {}", counted(days as usize, "day", "days")))
-                .unless(days >= DAYS_LEFT, Verdict::Better, change)
+                .unless(days >= DAYS_LEFT, change)
         }
         false => Finding::wrong(TLS, format!("{shown} has expired: clients refuse it"), change),
     }

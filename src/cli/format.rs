@@ -42,16 +42,18 @@ pub fn width(text: &str) -> usize {
 
 /// Pads a text with blanks to exactly `columns` columns, or cuts it with a mark.
 pub fn fit(text: &str, columns: usize) -> String {
-    let text = cut(text, columns);
-    let missing = columns.saturating_sub(width(&text));
-    format!("{text}{}", " ".repeat(missing))
+    pad(&cut(text, columns), columns, false)
 }
 
 /// Like [`fit`], padded on the left.
 pub fn fit_right(text: &str, columns: usize) -> String {
-    let text = cut(text, columns);
-    let missing = columns.saturating_sub(width(&text));
-    format!("{}{text}", " ".repeat(missing))
+    pad(&cut(text, columns), columns, true)
+}
+
+/// Fills a text up to that many columns with spaces, at its left if `right`.
+pub fn pad(text: &str, columns: usize, right: bool) -> String {
+    let space = " ".repeat(columns.saturating_sub(width(text)));
+    if right { space + text } else { text.to_owned() + &space }
 }
 
 /// Rows as lines of aligned cells, from column `numbers` on to the right.
@@ -60,10 +62,7 @@ pub fn aligned<const N: usize>(rows: &[[String; N]], numbers: usize) -> Vec<Stri
         std::array::from_fn(|at| rows.iter().map(|row| width(&row[at])).max().unwrap_or(0));
     let line = |row: &[String; N]| {
         let cells = row.iter().zip(widths).enumerate();
-        let cells = cells.map(|(at, (cell, width))| match at < numbers {
-            true => fit(cell, width),
-            false => fit_right(cell, width),
-        });
+        let cells = cells.map(|(at, (cell, width))| pad(cell, width, at >= numbers));
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect()

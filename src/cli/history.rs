@@ -85,8 +85,7 @@ fn ls(flags: &LsFlags) -> Result<(), Failure> {
 /// The pieces whose rows are lost, one line each.
 fn set_aside(dir: &Path) -> String {
     let files = inspect::set_aside(dir).into_iter();
-    let lines = files.map(|file| format!("\nset aside, not readable: {}", file.display()));
-    lines.collect()
+    files.map(|file| format!("\nset aside, not readable: {}", file.display())).collect()
 }
 
 fn table(held: &[HeldRows]) -> String {

@@ -6,7 +6,6 @@
 //! reason; the others are imported all the same.
 
 use std::collections::HashMap;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +14,7 @@ use clap::Args as FlagGroup;
 use serde_json::Value as Json;
 
 use crate::cli::client::{AccessFlags, Client, ClientError};
-use crate::cli::{Failure, doctor};
+use crate::cli::{Failure, cannot_read, doctor, open};
 use crate::config::Config;
 use crate::daemon::defaults;
 use crate::query::definitions::Definitions;
@@ -120,20 +119,15 @@ pub fn execute(
     Ok(all_taken)
 }
 
-fn read(file: &Path, stdin: impl Read) -> Result<Vec<u8>, Failure> {
-    let name = file.display();
+fn read(file: &Path, mut stdin: impl Read) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
-    let read = if file == Path::new("-") {
-        stdin.take(DUMP_BYTES_MAX + 1).read_to_end(&mut text)
-    } else {
-        File::open(file).and_then(|file| file.take(DUMP_BYTES_MAX + 1).read_to_end(&mut text))
-    };
-    match read {
-        Err(error) => Err(Failure::failed(format!("cannot read {name}: {error}"))),
-        Ok(bytes) if bytes as u64 > DUMP_BYTES_MAX => Err(Failure::failed(format!(
-            "{name} is longer than {DUMP_BYTES_MAX} bytes; its CREATE TABLE statements are enough: mysqldump --no-data"
+    let read = open(file, &mut stdin)?.take(DUMP_BYTES_MAX + 1).read_to_end(&mut text);
+    match read.map_err(cannot_read(file))? as u64 > DUMP_BYTES_MAX {
+        true => Err(Failure::failed(format!(
+            "{} is longer than {DUMP_BYTES_MAX} bytes; its CREATE TABLE statements are enough: mysqldump --no-data",
+            file.display()
         ))),
-        Ok(_) => Ok(text),
+        false => Ok(text),
     }
 }
 

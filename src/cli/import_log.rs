@@ -7,16 +7,16 @@
 //! its thread.
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use clap::Args as FlagGroup;
+use socket2::Socket;
 
 use super::client::{AccessFlags, Client};
-use super::{Failure, doctor};
+use super::{Failure, cannot_read, doctor, open};
 use crate::config::{Config, SquidFrom};
 use crate::daemon::local;
 use crate::daemon::memory_plan::counted;
@@ -59,18 +59,14 @@ pub(super) fn send_lines(
     to: &mut impl Write,
     cannot_send: impl Fn(io::Error) -> Failure,
 ) -> Result<usize, Failure> {
-    let unreadable = |error| Failure::failed(format!("cannot read {}: {error}", path.display()));
-    let mut file: Box<dyn Read> = match path == Path::new("-") {
-        true => Box::new(stdin),
-        false => Box::new(File::open(path).map_err(unreadable)?),
-    };
+    let mut file = open(path, stdin)?;
     let (mut chunk, mut lines, mut last) = (vec![0; 64 << 10], 0, b'\n');
     loop {
         let bytes = match file.read(&mut chunk) {
             Ok(0) => break,
             Ok(bytes) => bytes,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(unreadable(error)),
+            Err(error) => return Err(cannot_read(path)(error)),
         };
         let read = &chunk[..bytes];
         lines += read.iter().filter(|byte| **byte == b'\n').count();
@@ -82,6 +78,12 @@ pub(super) fn send_lines(
         to.write_all(b"\n").map_err(cannot_send)?;
     }
     Ok(lines)
+}
+
+/// Ends the stream and waits until it was read: the daemon sends nothing, and then closes.
+pub(super) fn end(mut stream: Socket) -> io::Result<()> {
+    stream.shutdown(Shutdown::Write)?;
+    io::copy(&mut stream, &mut io::sink()).map(drop)
 }
 
 /// Interval of progress reports.
@@ -118,20 +120,15 @@ pub fn execute(
     };
     let (mut lines, mut taken) = (0, 0);
     for path in &flags.files {
-        let shown = path.display().to_string();
-        let unreadable = |error| Failure::failed(format!("cannot read {shown}: {error}"));
         let mut import = LogImport {
             client: &client,
             name: flags.name.as_deref(),
-            shown: &shown,
+            path,
             covered_to: None,
             counts: BTreeMap::new(),
             begun: Instant::now(),
         };
-        match path == Path::new("-") {
-            true => import.run(&mut stdin, err),
-            false => import.run(&mut File::open(path).map_err(unreadable)?, err),
-        }?;
+        import.run(open(path, &mut stdin)?, err)?;
         lines += import.count("lines");
         taken += import.count("requests") + import.count("lines_known");
         writeln!(out, "{}", import.total()).map_err(Failure::write)?;
@@ -146,7 +143,7 @@ pub fn execute(
 struct LogImport<'a> {
     client: &'a Client,
     name: Option<&'a str>,
-    shown: &'a str,
+    path: &'a Path,
     /// The end of the time covered, as the daemon says.
     covered_to: Option<u64>,
     /// The daemon's counts, by name; reasons have names of their own.
@@ -155,17 +152,14 @@ struct LogImport<'a> {
 }
 
 impl LogImport<'_> {
-    fn run(&mut self, from: &mut impl Read, err: &mut impl Write) -> Result<(), Failure> {
+    fn run(&mut self, mut from: impl Read, err: &mut impl Write) -> Result<(), Failure> {
         let mut shown = Instant::now();
         let (mut piece, mut is_end) = (Vec::new(), false);
         loop {
             if !is_end {
                 let room = (LOG_PIECE_BYTES_MAX - piece.len()) as u64;
                 let read = from.by_ref().take(room).read_to_end(&mut piece);
-                let read = read.map_err(|error| {
-                    Failure::failed(format!("cannot read {}: {error}", self.shown))
-                })?;
-                is_end = (read as u64) < room;
+                is_end = (read.map_err(cannot_read(self.path))? as u64) < room;
             }
             // Whole lines, if there are any.
             let end = piece.iter().rposition(|byte| *byte == b'\n');
@@ -200,7 +194,7 @@ impl LogImport<'_> {
                     counted(lines as usize, "line", "lines")
                 ),
             };
-            Failure::failed(format!("{}: {error}{before}", self.shown))
+            Failure::failed(format!("{}: {error}{before}", self.path.display()))
         })?;
         self.covered_to = answer["covered_to"].as_u64();
         let reasons = answer["lines_invalid_by_reason"].as_object();
@@ -224,7 +218,7 @@ impl LogImport<'_> {
     fn total(&self) -> String {
         let mut total = format!(
             "{}: {} in {:.1} s: {}",
-            self.shown,
+            self.path.display(),
             counted(self.count("lines") as usize, "line", "lines"),
             self.begun.elapsed().as_secs_f64(),
             counted(self.count("requests") as usize, "request", "requests")
@@ -275,14 +269,12 @@ fn replay(
             "cannot send to {to}: {error}; does a pinbad with [[squid]] listen there?"
         ))
     };
-    let mut stream = TcpStream::connect(to).map_err(cannot)?;
+    let mut stream = Socket::from(TcpStream::connect(to).map_err(cannot)?);
     let mut sent = 0;
     for path in &flags.files {
         sent += send_lines(path, &mut stdin, &mut stream, cannot)?;
     }
-    stream.shutdown(Shutdown::Write).map_err(cannot)?;
-    // The daemon sends nothing, and closes when it has read everything.
-    io::copy(&mut stream, &mut io::sink()).map_err(cannot)?;
+    end(stream).map_err(cannot)?;
     writeln!(out, "{sent} lines sent to {to}; `squids` in /api/v1/status says what became of them.")
         .map_err(Failure::write)
 }

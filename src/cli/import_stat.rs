@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::{self, TcpListener};
+use std::net::TcpListener;
 use std::os::unix::fs::FileTypeExt as _;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use clap::Args as FlagGroup;
 use socket2::Socket;
 
 use super::Failure;
-use super::import_log::send_lines;
+use super::import_log::{end, send_lines};
 use crate::config::{Config, StatAddress};
 use crate::input::stat::client;
 use crate::shutdown::Shutdown;
@@ -129,12 +129,6 @@ impl Drop for Listener {
             let _left = fs::remove_file(path);
         }
     }
-}
-
-/// Ends the stream and waits until it was read: the daemon sends nothing, and then closes.
-fn end(mut stream: Socket) -> io::Result<()> {
-    stream.shutdown(net::Shutdown::Write)?;
-    io::copy(&mut stream, &mut io::sink()).map(drop)
 }
 
 #[cfg(test)]

@@ -24,8 +24,7 @@ pub fn man(dir: Option<&Path>) -> Result<(), Failure> {
         });
     }
     let mut page = Vec::new();
-    let rendered = Man::new(Args::command()).render(&mut page);
-    rendered.map_err(Failure::failed)?;
+    Man::new(Args::command()).render(&mut page).map_err(Failure::failed)?;
     print(String::from_utf8_lossy(&page).trim_end())
 }
 

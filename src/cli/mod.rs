@@ -27,7 +27,9 @@ pub mod tail;
 pub mod top;
 
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::Path;
 
 use self::client::ClientError;
 use crate::config::ConfigErrors;
@@ -117,6 +119,18 @@ impl From<StartError> for Failure {
         }
         Self::new(problem, error.is_configuration())
     }
+}
+
+/// Opens a file; `-` is stdin.
+fn open<'a>(path: &Path, stdin: &'a mut dyn Read) -> Result<Box<dyn Read + 'a>, Failure> {
+    match path == Path::new("-") {
+        true => Ok(Box::new(stdin)),
+        false => Ok(Box::new(File::open(path).map_err(cannot_read(path))?)),
+    }
+}
+
+fn cannot_read(path: &Path) -> impl Fn(io::Error) -> Failure + use<'_> {
+    move |error| Failure::failed(format!("cannot read {}: {error}", path.display()))
 }
 
 /// Prints an answer on stdout.

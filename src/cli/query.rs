@@ -277,11 +277,8 @@ fn cell(value: &Json) -> String {
 fn print_row(out: &mut impl Write, columns: &[Column], row: &[String]) -> Result<(), Failure> {
     const NUMBERS: [&str; 5] = ["bigint", "int", "float", "double", "decimal"];
     let cells = columns.iter().zip(row).map(|(column, cell)| {
-        let space = " ".repeat(column.width.saturating_sub(format::width(cell)));
-        match NUMBERS.iter().any(|name| column.sql_type.starts_with(name)) {
-            true => space + cell,
-            false => cell.clone() + &space,
-        }
+        let is_number = NUMBERS.iter().any(|name| column.sql_type.starts_with(name));
+        format::pad(cell, column.width, is_number)
     });
     let line = cells.collect::<Vec<_>>().join("  ");
     writeln!(out, "{}", line.trim_end()).map_err(Failure::write)

@@ -5,8 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use super::signals::Signals;
-use super::{Failure, load};
+use super::{Failure, load, signals};
 
 use tracing::subscriber::{NoSubscriber, with_default};
 use tracing_subscriber::filter::LevelFilter;
@@ -30,7 +29,7 @@ use crate::telemetry::log::{self, LogControl};
 /// written.
 pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failure> {
     // First: one that arrives during the start means the configuration, which is read anyway.
-    let hangup = Signals::hangup()?;
+    let mut caught = signals::hangup()?;
     // Outlives the daemon.
     let folder = demo_rate.and_then(|_| TemporaryFolder::new().ok());
     let removed = folder.as_ref().map_or(&[][..], |it| &it.removed);
@@ -60,7 +59,7 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
     // Before any thread starts, since it removes its variables from the environment.
     let activated = ActivatedSockets::from_environment(&config).map_err(Failure::failed)?;
     // One that arrives during startup must not kill the daemon half way.
-    let mut signals = hangup.and_the_others()?;
+    signals::add_others(&caught)?;
     let daemon = Daemon::start_with(&config, Arc::new(SystemClock::new()), activated);
     let daemon = daemon.map_err(|error| whole(&config, error))?;
     let shutdown = Shutdown::new();
@@ -69,7 +68,7 @@ pub fn execute(flags: &ConfigFlags, demo_rate: Option<u32>) -> Result<(), Failur
     supervisor::watch(&shutdown, move || catalog.merger_runs());
     supervisor::ready();
     let signal = loop {
-        match signals.wait() {
+        match signals::wait(&mut caught) {
             "SIGHUP" => {
                 supervisor::reloading();
                 let loaded = readable_again(flags).and_then(|()| load());
@@ -99,7 +98,7 @@ const DEMO_ALERTS: &str = include_str!("load/demo/alerts.toml");
 /// The configuration of a demo. Its history lies in `folder` unless the flags name another; nothing
 /// survives.
 fn demo_config(flags: &ConfigFlags, folder: Option<&Path>) -> Result<Config, ConfigErrors> {
-    let usual = folder.map(Path::to_owned);
+    let usual = folder.map(|folder| Ok(folder.to_owned()));
     let mut config = Config::load_beside(flags, std::env::vars_os(), usual)?;
     if config.alerts.is_empty() && config.slos.is_empty() {
         let demo = Config::from_toml("demo", DEMO_ALERTS)?;

@@ -122,8 +122,7 @@ pub fn execute(
         ] {
             write!(out, "{question}").and_then(|()| out.flush()).map_err(Failure::write)?;
             let mut answer = String::new();
-            let read = input.read_line(&mut answer);
-            if read.is_err() || answer.trim() != "yes" {
+            if input.read_line(&mut answer).is_err() || answer.trim() != "yes" {
                 return Err(Failure::failed("nothing was sent"));
             }
         }

@@ -32,8 +32,7 @@ pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
     let server = flags.federated.as_deref();
     let server = server.map(|given| federated_server(given, &config));
     let server = server.transpose().map_err(Failure::usage)?;
-    let statements = definitions.statements(&defaults, server.as_deref());
-    print(statements.trim_end())
+    print(definitions.statements(&defaults, server.as_deref()).trim_end())
 }
 
 /// The address at which a MariaDB in front finds the daemon, from the value of `--federated`:

@@ -218,10 +218,7 @@ impl<O: Write, E: Write> Printer<O, E> {
                 }
             }
         }
-        match last {
-            true => self.out.flush(),
-            false => Ok(()),
-        }
+        if last { self.out.flush() } else { Ok(()) }
     }
 
     fn line(&mut self, line: &str) -> io::Result<()> {

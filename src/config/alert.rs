@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use super::kinds::{Kind, list, name, span, switch, whole};
+use super::kinds::{Kind, is_identifier, list, name, span, switch, table, whole};
 use super::list_entry::{EntryReader, Refused};
-use super::raw_value::{Entry, Value};
+use super::raw_value::Entry;
 use crate::limits::{ALERT_LABELS_MAX, ALERT_WINDOW_SECS_MAX};
 
 /// An `[[alert]]` entry, checked as far as possible without its report.
@@ -100,33 +100,17 @@ pub(super) fn conditions() -> Kind<Vec<String>> {
     list((16, "conditions"), accepted, |given, _| Ok(given.text().ok_or("not a text")?.to_owned()))
 }
 
-/// Returns whether Alertmanager accepts `name` as a label name.
-fn is_label(name: &str) -> bool {
-    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    !name.is_empty() && !name.starts_with(|it: char| it.is_ascii_digit()) && name.bytes().all(fits)
-}
-
 pub(super) fn labels() -> Kind<BTreeMap<String, String>> {
     let accepted = format!(
         "up to {ALERT_LABELS_MAX} names of letters, digits and _ with a text each, as in {{team = \"shop\"}}, none of {}",
         OWN_LABELS.join(", ")
     );
-    Kind::new(accepted, |given| {
-        let Value::Table(table) = &given.value else {
-            return Err("not a table".into());
-        };
-        if table.values.len() > ALERT_LABELS_MAX {
-            return Err("too many".into());
+    table((ALERT_LABELS_MAX, "too many"), accepted, |name, text| {
+        // As Alertmanager accepts them.
+        let is_label = is_identifier(name) && !OWN_LABELS.contains(&name);
+        match text.is_some_and(|text| text.len() <= 1024) && is_label {
+            true => Ok(()),
+            false => Err(format!("{name:?} is not a label, or has no text")),
         }
-        let labels = table.values.iter().map(|(name, given)| {
-            let text = given.text().filter(|text| text.len() <= 1024);
-            match text {
-                Some(text) if is_label(name) && !OWN_LABELS.contains(&name.as_str()) => {
-                    Ok((name.clone(), text.to_owned()))
-                }
-                _ => Err(format!("{name:?} is not a label, or has no text")),
-            }
-        });
-        Ok(labels.collect::<Result<_, _>>()?)
     })
 }

@@ -73,8 +73,7 @@ impl Config {
 
     /// Says why this user could not ship to ClickHouse from the usual folder, if so. It is an error
     /// of a start alone: the daemon may be another user's.
-    #[must_use]
-    pub fn shipping_refused(&self) -> Option<String> {
+    pub(crate) fn shipping_refused(&self) -> Option<String> {
         let why = self.folder_refused.as_ref().filter(|_| self.lacks_shipped())?;
         Some(format!("{NOTHING_SHIPPED} ({why})"))
     }
@@ -106,8 +105,8 @@ impl Config {
     fn resolve_folders(&mut self, usual: UsualFolder) {
         let data = &mut self.data.dir;
         if data.as_deref() == Some(Path::new(AUTO)) {
-            *data = usual.path;
-            self.folder_refused = usual.refused;
+            self.folder_refused = usual.as_ref().and_then(|it| it.as_ref().err().cloned());
+            *data = usual.and_then(Result::ok);
         }
         let Some(data) = data else { return };
         self.state.dir.get_or_insert_with(|| {

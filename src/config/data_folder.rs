@@ -18,25 +18,11 @@ pub const USUAL: &str = "/var/lib/pinbad";
 /// The variable in which systemd passes the folders of `StateDirectory=`.
 const VARIABLE: &str = "STATE_DIRECTORY";
 
-/// The folder that "auto" stands for.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct UsualFolder {
-    /// Its path, if there is one that can be used.
-    pub path: Option<PathBuf>,
-    /// Why a folder that is there cannot be used.
-    pub refused: Option<String>,
-}
-
-impl From<Option<PathBuf>> for UsualFolder {
-    fn from(path: Option<PathBuf>) -> Self {
-        let refused = None;
-        Self { path, refused }
-    }
-}
+/// The folder that "auto" stands for, if there is one, or why that cannot be used.
+pub(crate) type UsualFolder = Option<Result<PathBuf, String>>;
 
 /// systemd's folder, else [`USUAL`] where it can be used.
-#[must_use]
-pub fn usual() -> UsualFolder {
+pub(crate) fn usual() -> UsualFolder {
     found(std::env::var_os(VARIABLE).as_deref(), Path::new(USUAL))
 }
 
@@ -44,15 +30,12 @@ fn found(variable: Option<&OsStr>, usual: &Path) -> UsualFolder {
     // systemd separates several by colons.
     let first = variable.and_then(|all| std::env::split_paths(all).next());
     if let Some(path) = first.filter(|path| path.is_absolute()) {
-        return Some(path).into();
+        return Some(Ok(path));
     }
     match checked(usual) {
-        Ok(()) => Some(usual.to_owned()).into(),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => None.into(),
-        Err(error) => UsualFolder {
-            path: None,
-            refused: Some(format!("{} cannot be used: {error}", usual.display())),
-        },
+        Ok(()) => Some(Ok(usual.to_owned())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+        Err(error) => Some(Err(format!("{} cannot be used: {error}", usual.display()))),
     }
 }
 
@@ -98,7 +81,7 @@ impl TemporaryFolder {
     ///
     /// # Errors
     /// Any I/O error.
-    pub fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         Self::within(&std::env::temp_dir())
     }
 
@@ -119,8 +102,7 @@ impl TemporaryFolder {
     }
 
     /// The path of the folder.
-    #[must_use]
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 }
@@ -164,15 +146,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let missing = dir.path().join("missing");
         let found = |variable: Option<&str>, usual: &Path| found(variable.map(OsStr::new), usual);
-        assert_eq!(found(None, &missing), None.into());
-        assert_eq!(found(None, dir.path()), Some(dir.path().to_owned()).into());
-        assert_eq!(found(Some(""), &missing), None.into());
-        assert_eq!(found(Some("/srv/a:/srv/b"), dir.path()), Some("/srv/a".into()).into());
+        assert_eq!(found(None, &missing), None);
+        assert_eq!(found(None, dir.path()), Some(Ok(dir.path().to_owned())));
+        assert_eq!(found(Some(""), &missing), None);
+        assert_eq!(found(Some("/srv/a:/srv/b"), dir.path()), Some(Ok("/srv/a".into())));
         fs::write(&missing, "").unwrap();
-        let file = found(None, &missing);
         let expected = format!("{} cannot be used: not a directory", missing.display());
-        assert_eq!(file.refused, Some(expected));
-        assert_eq!(file.path, None);
+        assert_eq!(found(None, &missing), Some(Err(expected)));
     }
 
     #[test]

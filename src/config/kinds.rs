@@ -183,8 +183,7 @@ pub(super) fn choices<T: Copy + 'static>(choices: &'static [(&'static str, T)]) 
     let one = choice(choices);
     let accepted = format!("a list of some of {}", one.accepted);
     Kind::new(accepted, move |given| {
-        let items = given.items().into_iter().enumerate();
-        let read = items.map(|(index, given)| {
+        let read = given.items().into_iter().enumerate().map(|(index, given)| {
             (one.reader)(&given).map_err(|problem| Problem { item: Some(index), ..problem })
         });
         read.collect()
@@ -244,26 +243,34 @@ pub(super) fn name(of: &str) -> Kind<String> {
     })
 }
 
+/// A text that `fits`; anything else is refused as `not`, such as "not a path".
+pub(super) fn text_that(
+    fits: fn(&str) -> bool,
+    not: &'static str,
+    accepted: impl Into<String>,
+) -> Kind<String> {
+    Kind::new(accepted, move |given| match given.text() {
+        Some(text) if fits(text) => Ok(text.to_owned()),
+        _ => Err(not.into()),
+    })
+}
+
 /// The host name under which requests of a source are counted.
 pub(super) fn host(of: &str) -> Kind<String> {
-    Kind::new(format!("{of}, 1 to 255 bytes"), |given| match given.text() {
-        Some(name) if (1..=255).contains(&name.len()) => Ok(name.to_owned()),
-        _ => Err("not a name".into()),
-    })
+    let accepted = format!("{of}, 1 to 255 bytes");
+    text_that(|name| (1..=255).contains(&name.len()), "not a name", accepted)
 }
 
 /// A name that needs no quotes in a statement.
 pub(super) fn identifier() -> Kind<String> {
     let accepted = "letters, digits and _, not beginning with a digit, at most 64";
-    Kind::new(accepted, |given| {
-        let text = given.text().unwrap_or_default();
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-        let begins = text.starts_with(|first: char| !first.is_ascii_digit());
-        match begins && text.len() <= 64 && text.bytes().all(fits) {
-            true => Ok(text.to_owned()),
-            false => Err("not a name".into()),
-        }
-    })
+    text_that(|name| is_identifier(name) && name.len() <= 64, "not a name", accepted)
+}
+
+/// Whether `name` has letters, digits and _, and does not begin with a digit.
+pub(super) fn is_identifier(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+    name.starts_with(|first: char| !first.is_ascii_digit()) && name.bytes().all(fits)
 }
 
 /// The URL of a server, such as `example`; without a password, since URLs are logged.
@@ -328,10 +335,7 @@ pub(super) fn list<T: 'static>(
 
 /// Refuses an item that is in the list already.
 fn distinct<T: PartialEq>(item: T, before: &[T]) -> Result<T, Problem> {
-    match before.contains(&item) {
-        true => Err("the same twice".into()),
-        false => Ok(item),
-    }
+    if before.contains(&item) { Err("the same twice".into()) } else { Ok(item) }
 }
 
 /// The same for a name, which must not be empty.
@@ -417,16 +421,26 @@ pub(super) fn attributes() -> Kind<Vec<String>> {
 /// Names with a text each.
 pub(super) fn texts() -> Kind<BTreeMap<String, String>> {
     let accepted = "up to 32 names with texts, as in {\"deployment.environment.name\" = \"live\"}; {} for none";
-    Kind::new(accepted, |given| {
-        let Value::Table(entry) = &given.value else {
-            return Err("not a table".into());
-        };
-        if entry.values.len() > 32 {
-            return Err("more than 32 names".into());
+    table((32, "more than 32 names"), accepted, |name, text| match text {
+        Some(_) if !name.is_empty() => Ok(()),
+        _ => Err(format!("{name} is not a text; a name with dots stands in quotes")),
+    })
+}
+
+/// A table of at most `most` texts by their names, each of which `check` sees.
+pub(super) fn table(
+    (most, too_many): (usize, &'static str),
+    accepted: impl Into<String>,
+    check: fn(&str, Option<&str>) -> Result<(), String>,
+) -> Kind<BTreeMap<String, String>> {
+    Kind::new(accepted, move |given| {
+        let Value::Table(entry) = &given.value else { return Err("not a table".into()) };
+        if entry.values.len() > most {
+            return Err(too_many.into());
         }
-        let texts = entry.values.iter().map(|(name, given)| match given.text() {
-            Some(text) if !name.is_empty() => Ok((name.clone(), text.to_owned())),
-            _ => Err(format!("{name} is not a text; a name with dots stands in quotes").into()),
+        let texts = entry.values.iter().map(|(name, given)| {
+            check(name, given.text())?;
+            Ok((name.clone(), given.text().unwrap_or_default().to_owned()))
         });
         texts.collect()
     })

@@ -164,9 +164,7 @@ impl RawConfig {
 
     /// Returns the entries of one of [`LISTS`].
     pub(super) fn entries(&mut self, list: &'static str) -> Vec<Entry> {
-        let Some(given) = self.settings.get(list) else {
-            return Vec::new();
-        };
+        let Some(given) = self.settings.get(list) else { return Vec::new() };
         given.entries().unwrap_or_else(|| {
             let example = match list {
                 "rewrite" => "[{field = \"script_name\", ..}]",
@@ -227,8 +225,7 @@ fn nearest_key(given: &str) -> Option<&'static str> {
     if let Some(name) = nearest(given, KEYS.iter().map(|key| key.name)) {
         return Some(name);
     }
-    let last = given.rsplit('.').next().unwrap_or(given);
-    let last = last.to_ascii_lowercase();
+    let last = given.rsplit('.').next().unwrap_or(given).to_ascii_lowercase();
     let last = last.strip_prefix("pinba_").unwrap_or(&last);
     // A name found in several sections ("listen") is ambiguous without the section.
     let mut same = KEYS.iter().filter(|key| key.parts().1 == last);
@@ -296,8 +293,7 @@ fn unknown_variable(name: &str, location: Location) -> ConfigError {
 /// container. They are neither settings nor slips, so they are ignored.
 fn is_service_link(name: &str, value: &str) -> bool {
     let links = "^[^=]*_(SERVICE_HOST=|SERVICE_PORT[_=]|PORT=(tcp|udp|sctp)://|PORT_[0-9]+_(TCP|UDP|SCTP)[_=])";
-    let links = Regex::new(links).expect("a test uses it");
-    links.is_match(&format!("{name}={value}"))
+    Regex::new(links).expect("a test uses it").is_match(&format!("{name}={value}"))
 }
 
 #[cfg(test)]

@@ -83,12 +83,9 @@ impl EntryReader<'_> {
         key: &str,
         kind: &Kind<T>,
     ) -> Result<Option<T>, Refused> {
-        let Some(given) = self.entry.values.get(key) else {
-            return Ok(None);
-        };
+        let Some(given) = self.entry.values.get(key) else { return Ok(None) };
         let name = format!("{}.{key}", self.list);
-        let read = kind.read(&name, given, self.errors);
-        read.map(Some).ok_or(Refused)
+        kind.read(&name, given, self.errors).map(Some).ok_or(Refused)
     }
 
     /// The value of `key`, which is required.

@@ -37,27 +37,23 @@ pub struct Location {
 
 impl Location {
     /// The whole of `text`.
-    #[must_use]
-    pub fn whole(origin: Origin, text: &str) -> Self {
+    pub(crate) fn whole(origin: Origin, text: &str) -> Self {
         Self { origin: Arc::new(origin), text: Arc::from(text), span: 0..text.len(), hidden: false }
     }
 
     /// Another range of the same text.
-    #[must_use]
-    pub fn at(&self, span: Range<usize>) -> Self {
+    pub(crate) fn at(&self, span: Range<usize>) -> Self {
         Self { span, ..self.clone() }
     }
 
     /// Marks the text as a possible secret.
-    #[must_use]
     pub(super) fn hidden(mut self) -> Self {
         self.hidden = true;
         self
     }
 
     /// The whole text, regardless of the range.
-    #[must_use]
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         &self.text
     }
 
@@ -67,24 +63,19 @@ impl Location {
     }
 
     /// The source of the text.
-    #[must_use]
-    pub fn origin(&self) -> &Origin {
+    pub(crate) fn origin(&self) -> &Origin {
         &self.origin
     }
 
     /// The line in the file, from 1; `None` if not in a file.
-    #[must_use]
-    pub fn line(&self) -> Option<usize> {
-        let Origin::File(_) = *self.origin else {
-            return None;
-        };
+    pub(crate) fn line(&self) -> Option<usize> {
+        let Origin::File(_) = *self.origin else { return None };
         let before = self.text.bytes().take(self.span.start);
         Some(1 + before.filter(|byte| *byte == b'\n').count())
     }
 
     /// The text at this location, on one line and shortened.
-    #[must_use]
-    pub fn given(&self) -> String {
+    pub(crate) fn given(&self) -> String {
         if self.hidden {
             return "(not shown)".to_owned();
         }

@@ -72,21 +72,21 @@ impl Config {
         flags: &ConfigFlags,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
     ) -> Result<Self, ConfigErrors> {
-        Self::load_beside(flags, variables, UsualFolder::default())
+        Self::load_beside(flags, variables, None)
     }
 
     /// Like [`Config::load`], with the folder that "auto" stands for in `data.dir`.
     ///
     /// # Errors
     /// As [`Config::load`].
-    pub fn load_beside(
+    pub(crate) fn load_beside(
         flags: &ConfigFlags,
         variables: impl IntoIterator<Item = (OsString, OsString)>,
-        usual_folder: impl Into<UsualFolder>,
+        usual_folder: UsualFolder,
     ) -> Result<Self, ConfigErrors> {
         let variables: Vec<_> = variables.into_iter().collect();
         let path = Self::file(flags, &variables);
-        let mut raw = RawConfig { usual_folder: usual_folder.into(), ..RawConfig::default() };
+        let mut raw = RawConfig { usual_folder, ..RawConfig::default() };
         if let Some((named_by, path)) = path {
             let shown = path.display();
             match std::fs::read_to_string(&path) {
@@ -141,7 +141,7 @@ impl Config {
 
     /// Takes over from `new` the settings that can change at run time, except `[[report]]` entries.
     /// Returns the keys and lists that changed, and those that need a restart and keep their value.
-    pub fn reload(&mut self, new: &Self) -> Changes {
+    pub(crate) fn reload(&mut self, new: &Self) -> Changes {
         let mut changes = self.take_live_keys(new);
         let fixed = [
             ("rewrite", self.rewrites != new.rewrites),
@@ -174,8 +174,7 @@ impl Default for Config {
 
 impl IngestConfig {
     /// Returns whether packets are counted or limited by source address.
-    #[must_use]
-    pub fn watches_sources(&self) -> bool {
+    pub(crate) fn watches_sources(&self) -> bool {
         self.count_sources || self.source_rate_max > 0 || !self.allow.is_empty()
     }
 }
@@ -220,8 +219,7 @@ impl FrontConfig<'_> {
     }
 
     /// Certificate and key; `None` without TLS.
-    #[must_use]
-    pub fn tls(&self) -> Option<TlsFiles> {
+    pub(crate) fn tls(&self) -> Option<TlsFiles> {
         Some(TlsFiles {
             section: self.section,
             cert: self.tls_cert?.clone(),
@@ -253,36 +251,29 @@ fronts!(HttpConfig: "http", MySqlConfig: "mysql", OtlpInput: "otlp_input");
 
 impl Config {
     /// Returns whether any Squid source is a file.
-    #[must_use]
-    pub fn follows_files(&self) -> bool {
+    pub(crate) fn follows_files(&self) -> bool {
         let mut squids = self.squids.iter();
         squids.any(|squid| matches!(squid.from, SquidFrom::File(..)))
     }
 
     /// Where the key that a text about a setting begins with was given; `None` if it was not.
-    #[must_use]
-    pub fn location_of(&self, text: &str) -> Option<&Location> {
+    pub(crate) fn location_of(&self, text: &str) -> Option<&Location> {
         self.locations.get(text.split([' ', ':']).next()?)
     }
 
     /// All TCP front ends that may speak TLS.
-    pub fn fronts(&self) -> impl Iterator<Item = FrontConfig<'_>> {
+    pub(crate) fn fronts(&self) -> impl Iterator<Item = FrontConfig<'_>> {
         let inputs = self.otlp_inputs.iter().map(OtlpInput::front);
         [self.http.front(), self.mysql.front()].into_iter().chain(inputs)
     }
 
     /// Bytes that may wait for the log of seconds; 0 without a log.
-    #[must_use]
-    pub fn log_memory(&self) -> usize {
-        match self.history.log {
-            true => (self.history.memory / 8).min(48 << 20),
-            false => 0,
-        }
+    pub(crate) fn log_memory(&self) -> usize {
+        if self.history.log { (self.history.memory / 8).min(48 << 20) } else { 0 }
     }
 
     /// Returns whether any active front end has a certificate.
-    #[must_use]
-    pub fn has_tls(&self) -> bool {
+    pub(crate) fn has_tls(&self) -> bool {
         let mut listening = self.fronts().filter(|front| front.listen.is_some());
         listening.any(|front| front.tls().is_some())
     }

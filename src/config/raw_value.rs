@@ -51,14 +51,13 @@ pub struct Entry {
 
 impl Entry {
     /// The location of the value of `key`; that of the entry if there is no such key.
-    #[must_use]
-    pub fn location_of(&self, key: &str) -> &Location {
+    pub(crate) fn location_of(&self, key: &str) -> &Location {
         let value = self.values.get(key);
         value.map_or(&self.location, |value| &value.location)
     }
 
     /// Keys whose values have an integer beyond 64 bits, which `table` cannot hold.
-    pub fn too_large(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn too_large(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str).filter(|key| !self.table.contains_key(*key))
     }
 }
@@ -160,9 +159,7 @@ impl Given {
 
     /// The entries, if it is a list of tables.
     pub(super) fn entries(&self) -> Option<Vec<Entry>> {
-        let Value::List(items) = &self.value else {
-            return None;
-        };
+        let Value::List(items) = &self.value else { return None };
         let entry = |item: &Self| match &item.value {
             Value::Table(entry) => Some(entry.clone()),
             _ => None,

@@ -12,14 +12,12 @@ pub struct Secret(Vec<u8>);
 
 impl Secret {
     /// Wraps the bytes.
-    #[must_use]
-    pub fn new(bytes: impl Into<Vec<u8>>) -> Self {
+    pub(crate) fn new(bytes: impl Into<Vec<u8>>) -> Self {
         Self(bytes.into())
     }
 
     /// The bytes, to compute a digest or a header from them and for nothing else.
-    #[must_use]
-    pub fn reveal(&self) -> &[u8] {
+    pub(crate) fn reveal(&self) -> &[u8] {
         &self.0
     }
 }

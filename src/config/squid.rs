@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::kinds::{Kind, choice, host, socket_address, switch};
+use super::kinds::{Kind, choice, host, socket_address, switch, text_that};
 use super::list_entry::{EntryReader, Refused};
 use super::location::Location;
 
@@ -103,10 +103,6 @@ fn listen() -> Kind<SquidFrom> {
 }
 
 fn log_path() -> Kind<PathBuf> {
-    Kind::new("the path of a log, as in \"/var/log/squid/access.log\"", |given| {
-        match given.text() {
-            None | Some("") => Err("not a path".into()),
-            Some(path) => Ok(path.into()),
-        }
-    })
+    let accepted = "the path of a log, as in \"/var/log/squid/access.log\"";
+    text_that(|path| !path.is_empty(), "not a path", accepted).and_then(|path| Ok(path.into()))
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use super::kinds::{Kind, host};
+use super::kinds::{Kind, host, text_that};
 use super::list_entry::{EntryReader, Refused};
 use super::location::Location;
 
@@ -46,7 +46,7 @@ impl StatAddress {
     ///
     /// # Errors
     /// A description of the problem.
-    pub fn parse(text: &str) -> Result<Self, &'static str> {
+    pub(crate) fn parse(text: &str) -> Result<Self, &'static str> {
         if let Some(address) = text.strip_prefix("tcp://") {
             let (host, port) = address.rsplit_once(':').ok_or("an address without a port")?;
             let is_name = |host: &str| {
@@ -111,10 +111,6 @@ fn address() -> Kind<StatAddress> {
 
 fn root() -> Kind<String> {
     let accepted = "the beginning of paths that is not shown, as in \"/var/www/shop\"";
-    Kind::new(accepted, |given| match given.text() {
-        Some(root) if !root.trim_end_matches('/').is_empty() => {
-            Ok(root.trim_end_matches('/').to_owned())
-        }
-        _ => Err("not a path".into()),
-    })
+    let root = text_that(|root| !root.trim_end_matches('/').is_empty(), "not a path", accepted);
+    root.and_then(|root| Ok(root.trim_end_matches('/').to_owned()))
 }

@@ -97,7 +97,7 @@ fn defaults_are_those_of_the_contract() {
 fn what_has_no_folder_of_its_own_lies_under_that_of_all_data() {
     let usual = || Some(PathBuf::from("/usual"));
     let dirs = |set_to: &[&str], usual: Option<PathBuf>| {
-        let config = Config::load_beside(&set(set_to), [], usual).unwrap();
+        let config = Config::load_beside(&set(set_to), [], usual.map(Ok)).unwrap();
         let shown =
             |dir: Option<PathBuf>| dir.map_or(String::new(), |dir| dir.display().to_string());
         [config.data.dir, config.state.dir, config.history.dir].map(shown)
@@ -412,8 +412,7 @@ fn nothing_is_pushed_to_an_own_input() {
 fn shipping_from_a_folder_of_another_user_is_refused_to_a_start_alone() {
     let url = "clickhouse.url=http://127.0.0.1:8123";
     let load = |set_to: &[&str], refused: Option<&str>| {
-        let usual = data_folder::UsualFolder { path: None, refused: refused.map(str::to_owned) };
-        Config::load_beside(&set(set_to), [], usual)
+        Config::load_beside(&set(set_to), [], refused.map(|why| Err(why.to_owned())))
     };
     let why = "/var/lib/pinbad cannot be used: it belongs to user 61234";
     assert_has!(lines(load(&[url], None))[0] => "clickhouse.url without history.dir");

@@ -32,7 +32,7 @@ const TIME_UNITS: [(&str, u128); 5] =
 ///
 /// # Errors
 /// A description of the problem, in a few words.
-pub fn parse_bytes(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_bytes(text: &str) -> Result<u64, String> {
     let text = text.trim();
     let (number, unit) = split_number(text);
     let number = parse_decimal(number).ok_or("not a size")?;
@@ -61,7 +61,7 @@ pub fn parse_bytes(text: &str) -> Result<u64, String> {
 ///
 /// # Errors
 /// A description of the problem, in a few words.
-pub fn parse_duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let mut rest = text.trim();
     if let Some(seconds) = parse_decimal(rest) {
         return to_duration(seconds);
@@ -121,8 +121,7 @@ fn parse_decimal(text: &str) -> Option<u128> {
 
 /// Formats a size exactly, as short as possible, so that [`parse_bytes`] reads it: "256KiB",
 /// "64MB", "1001".
-#[must_use]
-pub fn exact_bytes(bytes: u64) -> String {
+pub(crate) fn exact_bytes(bytes: u64) -> String {
     let whole = |(_, factor): &&(&str, u64)| *factor > 1 && bytes.is_multiple_of(*factor);
     let units = SIZE_UNITS.iter().filter(|_| bytes != 0).filter(whole);
     units
@@ -132,9 +131,8 @@ pub fn exact_bytes(bytes: u64) -> String {
 }
 
 /// Formats a size for people: "128.5 MiB".
-#[must_use]
 #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
-pub fn rounded_bytes(bytes: u64) -> String {
+pub(crate) fn rounded_bytes(bytes: u64) -> String {
     if bytes >= 1 << 30 {
         format!("{:.2} GiB", bytes as f64 / f64::from(1_u32 << 30))
     } else if bytes >= 1 << 20 {
@@ -148,8 +146,7 @@ pub fn rounded_bytes(bytes: u64) -> String {
 
 /// Formats a duration so that [`parse_duration`] reads it: "1h30m", "10ms", "7d"; cuts below a
 /// millisecond.
-#[must_use]
-pub fn exact_duration(duration: Duration) -> String {
+pub(crate) fn exact_duration(duration: Duration) -> String {
     let mut nanos = duration.as_nanos();
     let mut text = String::new();
     for (name, factor) in TIME_UNITS {

@@ -13,27 +13,18 @@ use super::location::{Location, Origin};
 use super::raw_value::SHOWN;
 use super::secret::Secret;
 use crate::limits::USER_NAME_BYTES_MAX;
+use crate::telemetry::counter::counted;
 
-/// The permissions of a user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Role {
-    /// Read everything.
-    Read,
-    /// `Read`, plus creating annotations and silences: for scripts that deploy.
-    Annotate,
-    /// `Annotate`, plus creating and dropping reports, removing annotations, emptying the pools.
-    Admin,
-}
-
-impl Role {
-    /// The name in the configuration: `read`, `annotate` or `admin`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Read => "read",
-            Self::Annotate => "annotate",
-            Self::Admin => "admin",
-        }
+counted! {
+    /// The permissions of a user, by their names in the configuration.
+    #[derive(PartialOrd, Ord)]
+    Role {
+        /// Read everything.
+        Read = "read",
+        /// `Read`, plus creating annotations and silences: for scripts that deploy.
+        Annotate = "annotate",
+        /// `Annotate`, plus creating and dropping reports, removing annotations, emptying the pools.
+        Admin = "admin",
     }
 }
 
@@ -74,7 +65,7 @@ pub struct ConfiguredUser {
 
 impl ConfiguredUser {
     /// The environment variables that hold its secrets.
-    pub fn variables(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn variables(&self) -> impl Iterator<Item = &str> {
         let password = match &self.password {
             Some(ConfiguredPassword::Plain(from)) => Some(from),
             Some(ConfiguredPassword::NativeHash(_)) | None => None,

@@ -23,8 +23,7 @@ const SLOWEST: u64 = 10;
 const SAMPLED: u64 = 1_024 + 2_048;
 
 /// How much time fits within `history.size_max`, for some rates; empty without `history.dir`.
-#[must_use]
-pub fn lasting(config: &Config) -> Vec<String> {
+pub(crate) fn lasting(config: &Config) -> Vec<String> {
     let history = &config.history;
     if history.dir.is_none() {
         return Vec::new();
@@ -92,8 +91,7 @@ fn lasting_at(rows: u64, history: &HistoryConfig) -> String {
 }
 
 /// The assumptions of [`lasting`].
-#[must_use]
-pub fn assumption() -> String {
+pub(crate) fn assumption() -> String {
     format!(
         "rows of all reports that gain something in a minute; {MINUTE_ROW_BYTES} bytes each, {COARSE_ROW_BYTES} of an hour or a day, {REQUEST_BYTES} a raw request with four timers"
     )

@@ -134,8 +134,7 @@ impl fmt::Display for Misconfigured {
 
 impl StartError {
     /// Whether the configuration has to change, as opposed to the machine.
-    #[must_use]
-    pub const fn is_configuration(&self) -> bool {
+    pub(crate) const fn is_configuration(&self) -> bool {
         match self {
             Self::Report(_)
             | Self::Alert(_)

@@ -122,7 +122,8 @@ impl Frontends {
                 alerts: served.alerts.clone(),
                 ..HttpSettings::new(&names)
             };
-            http::serve(listener, answers(served), settings, stopped)
+            let (source, sql) = (Arc::clone(served.catalog), served.engine.clone());
+            http::serve(listener, Answers { source, sql }, settings, stopped)
         })
     }
 
@@ -216,9 +217,4 @@ impl Drop for Frontends {
     fn drop(&mut self) {
         self.stop();
     }
-}
-
-/// The sources of the HTTP front end's answers.
-fn answers(served: &Served<'_>) -> Answers {
-    Answers { source: Arc::clone(served.catalog), sql: served.engine.clone() }
 }

@@ -6,7 +6,7 @@ use tracing::{debug, info, warn};
 
 use super::error::StartError;
 use super::startup::{ReadRows, TakeRows};
-use super::threads::{Worker, lower_priority};
+use super::threads::Worker;
 use crate::clickhouse::{Fleet, ShippingThread};
 use crate::clock::Clock;
 use crate::config::{Config, KeptRequests};
@@ -20,7 +20,6 @@ use crate::profile::Profile;
 use crate::query::catalog::Catalog;
 use crate::query::catalog::past::refill::Refill;
 use crate::query::status::Status;
-use crate::shutdown::Shutdown;
 use crate::state::StateError;
 use crate::state::folder::HISTORY;
 use crate::state::last_end::LastEnd;
@@ -45,9 +44,7 @@ impl OpenHistory {
         squids: &[Arc<Source>],
     ) -> Result<Self, StartError> {
         let settings = &config.history;
-        let Some(dir) = settings.dir.clone() else {
-            return Ok(Self::default());
-        };
+        let Some(dir) = settings.dir.clone() else { return Ok(Self::default()) };
         let followed: Vec<_> = squids.iter().filter(|it| it.is_followed()).cloned().collect();
         for source in squids {
             source.sums.lock().fresh.get_or_insert_default();
@@ -87,8 +84,7 @@ impl OpenHistory {
             let kept = store.ship(shipping.as_ref().map(|_| &*shipped))?;
             replayed.replay(&mut store);
             for source in &followed {
-                let known = store.files().get(&from(source));
-                source.begin(known.cloned());
+                source.begin(store.files().get(&from(source)).cloned());
             }
             if let Some((status, kept)) = shipping.as_ref().zip(kept) {
                 status.begin(kept);
@@ -210,23 +206,17 @@ impl OpenHistory {
             writer.on_restored(Box::new(move || catalog.refill_again()));
         }
         let requests = self.requests.map(|requests| {
-            let run = move |stop: &Shutdown| requests.run(stop);
-            Worker::start("requests", "the thread that copies raw requests", run)
+            let what = "the thread that copies raw requests";
+            Worker::start("requests", what, move |stop| requests.run(stop))
         });
         let writer = self.writer.map(|writer| {
-            let run = move |stop: &Shutdown| {
-                lower_priority(10, "the history thread");
-                writer.run(stop);
-            };
-            Worker::start("history", "the history thread", run)
+            let what = "the history thread";
+            Worker::start_nice("history", what, 10, move |stop| writer.run(stop))
         });
         // The last files are shipped after the next start.
         let shipper = self.shipper.map(|shipper| {
-            let run = move |stop: &Shutdown| {
-                lower_priority(10, "the thread that ships to ClickHouse");
-                shipper.run(stop);
-            };
-            Worker::start("clickhouse", "the thread that ships to ClickHouse", run)
+            let what = "the thread that ships to ClickHouse";
+            Worker::start_nice("clickhouse", what, 10, move |stop| shipper.run(stop))
         });
         [requests, writer, shipper].into_iter().flatten().collect()
     }

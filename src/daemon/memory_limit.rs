@@ -71,8 +71,7 @@ pub struct Limits {
 
 impl Limits {
     /// The limits for a configuration.
-    #[must_use]
-    pub fn of(config: &Config) -> Self {
+    pub(crate) fn of(config: &Config) -> Self {
         Self {
             least: limit_for(&MemoryPlan::of(&scaled(config, 1))),
             whole: limit_for(&MemoryPlan::of(config)),
@@ -100,8 +99,7 @@ impl fmt::Display for Limits {
 /// The least limit, in whole MiB, into which the plan fits.
 fn limit_for(plan: &MemoryPlan) -> u64 {
     let needed = plan.needed_bytes();
-    let limit = (needed * LEFT_FREE).div_ceil(LEFT_FREE - 1);
-    limit.next_multiple_of(MIB as u64)
+    (needed * LEFT_FREE).div_ceil(LEFT_FREE - 1).next_multiple_of(MIB as u64)
 }
 
 /// A setting that can be reduced, and its minimum.
@@ -141,7 +139,7 @@ const SCALABLE: [Scalable; 11] = scalable! {
 ///
 /// # Errors
 /// Fails if it cannot fit.
-pub fn fit(config: &mut Config) -> Result<Option<Scaled>, TooMuch> {
+pub(crate) fn fit(config: &mut Config) -> Result<Option<Scaled>, TooMuch> {
     match limit() {
         Some(limit) => fit_into(config, limit),
         None => Ok(None),
@@ -191,8 +189,7 @@ fn scaled(config: &Config, step: u32) -> Config {
 
 /// Memory limit in bytes of the control group of this process or an enclosing one; `None` if there
 /// is none.
-#[must_use]
-pub fn limit() -> Option<u64> {
+pub(crate) fn limit() -> Option<u64> {
     limit_of(&fs::read_to_string("/proc/self/cgroup").ok()?, Path::new(GROUPS))
 }
 

@@ -161,8 +161,7 @@ impl MemoryPlan {
     /// UDP sockets of the machine together. Packets are assumed to be spread evenly, so the
     /// smallest buffer overflows first. Without buffers it keeps those that the configuration
     /// requests.
-    #[must_use]
-    pub fn granted(mut self, buffers: &[RecvBuffer], allowed_bytes: Option<u64>) -> Self {
+    pub(crate) fn granted(mut self, buffers: &[RecvBuffer], allowed_bytes: Option<u64>) -> Self {
         let mut usable = self.kernel.bytes;
         if let Some(smallest) = buffers.iter().min_by_key(|buffer| buffer.kernel_bytes) {
             let sockets = buffers.len();
@@ -190,14 +189,13 @@ impl MemoryPlan {
 
     /// The total with the socket buffers, of which all sockets of the machine together may hold no
     /// more than the kernel allows.
-    #[must_use]
-    pub fn needed_bytes(&self) -> u64 {
+    pub(crate) fn needed_bytes(&self) -> u64 {
         let sockets = kernel::udp_memory_max();
         self.total_bytes() + sockets.map_or(self.kernel.bytes, |all| all.min(self.kernel.bytes))
     }
 
     /// Logs the plan, one line per pool; `pinbad check` prints it too.
-    pub fn log(&self) {
+    pub(crate) fn log(&self) {
         for line in self.lines.iter().chain([&self.kernel]) {
             tracing::debug!(
                 pool = line.name,

@@ -27,7 +27,7 @@ use self::history::OpenHistory;
 use self::profile::RunningProfile;
 use self::receivers::Receivers;
 use self::startup::Startup;
-use self::threads::{Worker, lower_priority};
+use self::threads::Worker;
 use crate::access::tls::Certificates;
 use crate::access::{UserStore, Users};
 use crate::alert::{Alerts, Rules};
@@ -108,7 +108,7 @@ impl Daemon {
     ///
     /// # Errors
     /// As [`start`](Self::start).
-    pub fn start_with(
+    pub(crate) fn start_with(
         config: &Config,
         clock: Arc<dyn Clock>,
         activated: ActivatedSockets,
@@ -268,13 +268,10 @@ impl Daemon {
             clock: Arc::clone(&clock),
             period: Arc::clone(&gathering),
         };
-        let merge = move |stop: &Shutdown| merger.run(stop);
-        let mut counting = vec![Worker::start("merge", "the merger thread", merge)?];
-        let run = move |stop: &Shutdown| {
-            lower_priority(5, "the series thread");
-            deltas.run(stop, take);
-        };
-        counting.push(Worker::start("series", "the series thread", run)?);
+        let merge = Worker::start("merge", "the merger thread", move |stop| merger.run(stop));
+        let run = move |stop: &Shutdown| deltas.run(stop, take);
+        let series = Worker::start_nice("series", "the series thread", 5, run);
+        let mut counting = vec![merge?, series?];
         let losses = LossLog::new(counters.clone());
         let watched = (Arc::clone(&users), Arc::clone(&clock));
         let run = move |stop: &Shutdown| watch(losses, &watched.0, &*watched.1, stop);
@@ -294,8 +291,7 @@ impl Daemon {
             })
         });
         let snapshot_thread = snapshot_writer.clone().map(|writer| {
-            let run = move |stop: &Shutdown| writer.run(stop);
-            Worker::start("snapshot", "the snapshot thread", run)
+            Worker::start("snapshot", "the snapshot thread", move |stop| writer.run(stop))
         });
         let cannot_keep = !catalog.cannot_keep().is_empty();
         startup::log_ready(config, &receivers.addresses, &frontends, cannot_keep);
@@ -419,7 +415,7 @@ fn watch(mut losses: LossLog, users: &UserStore, clock: &dyn Clock, stop: &Shutd
 ///
 /// # Errors
 /// Everything that a start could not use.
-pub fn check(config: &Config) -> Result<Rules, Vec<Misconfigured>> {
+pub(crate) fn check(config: &Config) -> Result<Rules, Vec<Misconfigured>> {
     let defaults = defaults(config);
     let (mut definitions, wrong) = Definitions::read(&config.configured_reports, &defaults);
     let mut errors: Vec<StartError> = wrong.into_iter().map(StartError::from).collect();
@@ -498,8 +494,7 @@ pub fn defaults(config: &Config) -> Defaults {
 }
 
 /// An address of this machine from which packets reach `bound`.
-#[must_use]
-pub fn local(bound: SocketAddr) -> SocketAddr {
+pub(crate) fn local(bound: SocketAddr) -> SocketAddr {
     let ip = match bound.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),

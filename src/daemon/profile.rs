@@ -42,14 +42,11 @@ pub(super) fn start(
     clock: &Arc<dyn Clock>,
     hasher: &Hasher,
 ) -> Result<Option<RunningProfile>, StartError> {
-    let Some(profile) = profile else {
-        return Ok(None);
-    };
+    let Some(profile) = profile else { return Ok(None) };
     let rules = (!config.rewrites.is_empty())
         .then(|| NameRules::new(&config.rewrites, hasher.clone(), Arc::clone(rule_counters)));
     let intake = Intake::new(Arc::clone(&profile), Names::new(rules));
-    let run = move |stop: &Shutdown| intake.run(stop);
-    let intake = Worker::start("profile", "the profile thread", run)?;
+    let intake = Worker::start("profile", "the profile thread", move |stop| intake.run(stop))?;
     let clients = profile.sources.iter().enumerate().map(|(at, source)| {
         info!(stream = %source.config.stream, "Reading samples of a stat extension.");
         let (source, clock) = (Arc::clone(source), Arc::clone(clock));

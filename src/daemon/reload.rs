@@ -21,7 +21,7 @@ impl Daemon {
     /// # Errors
     /// Fails if a `[[report]]` cannot be defined, or a file or variable with a secret or
     /// certificate cannot be used; then nothing has changed.
-    pub fn reload(&self, old: &mut Config, new: &Config) -> Result<(), StartError> {
+    pub(crate) fn reload(&self, old: &mut Config, new: &Config) -> Result<(), StartError> {
         // Definitions get their defaults from the settings in force, which may differ from the new
         // ones.
         let definitions = Definitions::new(&new.configured_reports, &defaults(old))?;

@@ -32,7 +32,7 @@ impl ActivatedSockets {
     ///
     /// # Errors
     /// The first unusable descriptor, and what is accepted instead.
-    pub fn from_environment(config: &Config) -> Result<Self, String> {
+    pub(crate) fn from_environment(config: &Config) -> Result<Self, String> {
         // `from_env` removes the variables, so that no child process is misled by them.
         let names = std::env::var("LISTEN_FDNAMES").unwrap_or_default();
         let mut fds = ListenFd::from_env();

@@ -59,9 +59,7 @@ pub(super) fn open_front(
     address: Option<SocketAddr>,
     handed: Option<TcpListener>,
 ) -> Result<Option<TcpListener>, StartError> {
-    let Some(address) = address.filter(|_| handed.is_none()) else {
-        return Ok(handed);
-    };
+    let Some(address) = address.filter(|_| handed.is_none()) else { return Ok(handed) };
     let opened = bind(address);
     opened.map(Some).map_err(|source| StartError::FrontEnd { section, address, source })
 }

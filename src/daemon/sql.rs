@@ -28,9 +28,7 @@ impl Frontends {
         served: &Served<'_>,
         listener: TcpListener,
     ) -> Result<Option<SocketAddr>, StartError> {
-        let Some(engine) = served.engine.clone() else {
-            return Ok(None);
-        };
+        let Some(engine) = served.engine.clone() else { return Ok(None) };
         let config = served.config;
         let front = config.mysql.front();
         let stopped = self.stopped();
@@ -84,6 +82,5 @@ fn variables(config: &Config) -> Vec<(String, String)> {
     if let Some(mysql) = config.mysql.listen {
         variables.push(("port", mysql.port().to_string()));
     }
-    let named = variables.into_iter();
-    named.map(|(name, value)| (name.to_owned(), value)).collect()
+    variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }

@@ -20,12 +20,12 @@ use crate::shutdown::Shutdown;
 const NAP: Duration = Duration::from_millis(100);
 
 /// Every socket is bound.
-pub fn ready() {
+pub(crate) fn ready() {
     notify(&[NotifyState::Ready]);
 }
 
 /// The configuration is being reloaded; [`ready`] ends it.
-pub fn reloading() {
+pub(crate) fn reloading() {
     match NotifyState::monotonic_usec_now() {
         Ok(now) => notify(&[NotifyState::Reloading, now]),
         Err(_) => notify(&[NotifyState::Reloading]),
@@ -33,16 +33,14 @@ pub fn reloading() {
 }
 
 /// The stop has begun.
-pub fn stopping() {
+pub(crate) fn stopping() {
     notify(&[NotifyState::Stopping]);
 }
 
 /// Notifies the watchdog until `shutdown`, as long as `alive` returns true. Does nothing without a
 /// watchdog.
-pub fn watch(shutdown: &Shutdown, alive: impl Fn() -> bool + Send + 'static) {
-    let Some(limit) = sd_notify::watchdog_enabled() else {
-        return;
-    };
+pub(crate) fn watch(shutdown: &Shutdown, alive: impl Fn() -> bool + Send + 'static) {
+    let Some(limit) = sd_notify::watchdog_enabled() else { return };
     let shutdown = shutdown.clone();
     let thread = std::thread::Builder::new().name("alive".to_owned());
     let spawned = thread.spawn(move || {
@@ -74,8 +72,7 @@ fn watchdog(limit: Duration, shutdown: &Shutdown, alive: impl Fn() -> bool, noti
 }
 
 fn notify(state: &[NotifyState<'_>]) {
-    let socket = std::env::var_os("NOTIFY_SOCKET").unwrap_or_default();
-    let sent = match socket.as_bytes() {
+    let sent = match std::env::var_os("NOTIFY_SOCKET").unwrap_or_default().as_bytes() {
         [] => Ok(()),
         // The crate takes it for a path.
         [b'@', name @ ..] => notify_abstract(name, state),

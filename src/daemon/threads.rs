@@ -57,6 +57,22 @@ impl Worker {
         Ok(Self { stop, thread: Some(thread) })
     }
 
+    /// Starts a thread with a lower priority: receivers and the merger go first. On Linux it applies
+    /// to the thread only.
+    pub(super) fn start_nice(
+        name: &str,
+        what: &'static str,
+        niceness: i32,
+        run: impl FnOnce(&Shutdown) + Send + 'static,
+    ) -> Result<Self, StartError> {
+        Self::start(name, what, move |stop| {
+            if let Err(error) = rustix::process::setpriority_process(None, niceness) {
+                tracing::warn!(%error, "Could not lower the priority of {what}.");
+            }
+            run(stop);
+        })
+    }
+
     /// Requests a stop.
     pub(super) fn request_stop(&self) {
         self.stop.request();
@@ -70,14 +86,6 @@ impl Drop for Worker {
             // A panic on it has already ended the process.
             let _ended = thread.join();
         }
-    }
-}
-
-/// Lowers the priority of this thread, which an error calls `what`. On Linux that applies to the
-/// thread only: receivers and the merger go first.
-pub(super) fn lower_priority(niceness: i32, what: &str) {
-    if let Err(error) = rustix::process::setpriority_process(None, niceness) {
-        tracing::warn!(%error, "Could not lower the priority of {what}.");
     }
 }
 

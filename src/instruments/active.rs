@@ -28,7 +28,7 @@ impl Instrument {
     /// Begins an event of the connection whose task is running, in which the task may wait. Does
     /// nothing outside such a task.
     #[inline]
-    pub fn begin_in_task(&'static self) -> Active {
+    pub(crate) fn begin_in_task(&'static self) -> Active {
         match self.switch.load(Ordering::Relaxed) & ENABLED {
             0 => Active(None),
             _ => Active(thread::of_task().and_then(|thread| self.begin_on(thread))),
@@ -109,13 +109,12 @@ impl Active {
     pub const NONE: Self = Self(None);
 
     /// Returns true if there is an event, so that details are worth computing.
-    #[must_use]
-    pub fn is_on(&self) -> bool {
+    pub(crate) fn is_on(&self) -> bool {
         self.0.is_some()
     }
 
     /// Sets the completed and the estimated work of a stage.
-    pub fn work(&mut self, completed: u64, estimated: u64) {
+    pub(crate) fn work(&mut self, completed: u64, estimated: u64) {
         if let Some(running) = &mut self.0 {
             running.event.numbers = [Some(completed), Some(estimated)];
             running.show();
@@ -123,7 +122,7 @@ impl Active {
     }
 
     /// Adds to the completed work of a stage; updates the event now and then.
-    pub fn advance(&mut self, by: u64) {
+    pub(crate) fn advance(&mut self, by: u64) {
         if let Some(running) = &mut self.0 {
             let [completed, _] = &mut running.event.numbers;
             let before = completed.unwrap_or(0);
@@ -135,21 +134,21 @@ impl Active {
     }
 
     /// Sets the completed work of a stage that is not shown while it runs.
-    pub fn worked(&mut self, completed: u64) {
+    pub(crate) fn worked(&mut self, completed: u64) {
         if let Some(running) = &mut self.0 {
             running.event.numbers = [Some(completed), Some(completed)];
         }
     }
 
     /// Sets the number of bytes of a wait.
-    pub fn bytes(&mut self, bytes: u64) {
+    pub(crate) fn bytes(&mut self, bytes: u64) {
         if let Some(running) = &mut self.0 {
             running.event.numbers[0] = Some(bytes);
         }
     }
 
     /// Sets the statement.
-    pub fn statement(&mut self, statement: impl FnOnce() -> Statement) {
+    pub(crate) fn statement(&mut self, statement: impl FnOnce() -> Statement) {
         if let Some(running) = &mut self.0 {
             running.statement = Some(Arc::new(statement()));
             running.show();
@@ -157,9 +156,8 @@ impl Active {
     }
 
     /// Changes the statement's outcome so far.
-    pub fn outcome(&mut self, change: impl FnOnce(&mut Statement)) {
-        let running = self.0.as_mut();
-        if let Some(statement) = running.and_then(|it| it.statement.as_mut()) {
+    pub(crate) fn outcome(&mut self, change: impl FnOnce(&mut Statement)) {
+        if let Some(statement) = self.0.as_mut().and_then(|it| it.statement.as_mut()) {
             change(Arc::make_mut(statement));
         }
     }
@@ -176,9 +174,7 @@ impl Drop for Active {
 
 impl Running {
     fn end(&mut self) {
-        let Some(registry) = registry() else {
-            return;
-        };
+        let Some(registry) = registry() else { return };
         let (event, thread) = (&mut self.event, self.thread);
         event.end = event.start.map(|start| registry.now(self.instrument).max(start));
         event.end_id = Some(thread.leave(self.depth));

@@ -41,8 +41,7 @@ pub struct Statement {
 
 impl Statement {
     /// Creates a statement that begins.
-    #[must_use]
-    pub fn new(text: &str, digest: &str, schema: Option<&str>) -> Self {
+    pub(crate) fn new(text: &str, digest: &str, schema: Option<&str>) -> Self {
         let digest = Digest::named(schema, cut(digest));
         Self {
             text: cut(text).to_owned(),
@@ -135,8 +134,7 @@ impl Digest {
 pub type Row = (Arc<Digest>, DigestSums);
 
 /// Returns all digests seen.
-#[must_use]
-pub fn all() -> Vec<Row> {
+pub(crate) fn all() -> Vec<Row> {
     let digests = DIGESTS.lock();
     let digests = digests.iter().flat_map(HashMap::values);
     let with_sums = digests.map(|digest| (Arc::clone(digest), *digest.sums.lock()));
@@ -144,12 +142,11 @@ pub fn all() -> Vec<Row> {
 }
 
 /// Returns the number of statements whose digest had no room.
-#[must_use]
-pub fn lost() -> u64 {
+pub(crate) fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
 /// Removes all digests.
-pub fn truncate() {
+pub(crate) fn truncate() {
     *DIGESTS.lock() = None;
 }

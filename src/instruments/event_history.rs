@@ -33,8 +33,7 @@ pub enum Span {
 }
 
 /// Returns the events of a table.
-#[must_use]
-pub fn events(kind: Kind, span: Span) -> Vec<Recorded> {
+pub(crate) fn events(kind: Kind, span: Span) -> Vec<Recorded> {
     match span {
         Span::Current => thread::all().flat_map(|thread| thread.current.of(kind)).collect(),
         Span::History => {
@@ -45,7 +44,7 @@ pub fn events(kind: Kind, span: Span) -> Vec<Recorded> {
 }
 
 /// Clears a table, except for running events.
-pub fn truncate(kind: Kind, span: Span) {
+pub(crate) fn truncate(kind: Kind, span: Span) {
     match span {
         Span::Current => thread::all().for_each(|thread| thread.current.clear()),
         Span::History => thread::all().for_each(|thread| thread.history[kind as usize].clear()),

@@ -14,7 +14,7 @@ pub struct MeasuredWrite<W> {
 
 impl<W> MeasuredWrite<W> {
     /// Measures writes to `to` as `wait`.
-    pub fn new(to: W, wait: &'static Instrument) -> Self {
+    pub(crate) fn new(to: W, wait: &'static Instrument) -> Self {
         Self { to, wait }
     }
 }

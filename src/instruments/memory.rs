@@ -30,7 +30,7 @@ struct Pool {
 static POOLS: Mutex<Vec<Pool>> = Mutex::new(Vec::new());
 
 /// Sets the pools, each with the last part of its name.
-pub fn set_pools(pools: Vec<(&str, Gauge)>) {
+pub(crate) fn set_pools(pools: Vec<(&str, Gauge)>) {
     let pools = pools.into_iter().filter_map(|(name, gauge)| {
         let instrument = registry()?.named(format!("memory/pinbad/{name}"))?;
         let seen = None;
@@ -40,8 +40,7 @@ pub fn set_pools(pools: Vec<(&str, Gauge)>) {
 }
 
 /// Returns the sizes of the memory instruments that are switched on.
-#[must_use]
-pub fn read() -> Vec<(&'static Instrument, Used)> {
+pub(crate) fn read() -> Vec<(&'static Instrument, Used)> {
     let mut pools = POOLS.lock();
     let read = pools.iter_mut().map(|pool| {
         let (is_on, _) = pool.instrument.switches();
@@ -55,6 +54,6 @@ pub fn read() -> Vec<(&'static Instrument, Used)> {
 }
 
 /// Restarts the least and largest sizes.
-pub fn truncate() {
+pub(crate) fn truncate() {
     POOLS.lock().iter_mut().for_each(|pool| pool.seen = None);
 }

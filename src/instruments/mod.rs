@@ -49,14 +49,12 @@ pub fn start(settings: &Settings, instruments: &[&'static Instrument]) {
 }
 
 /// Returns the maximum memory of `instruments` instruments together, bytes.
-#[must_use]
-pub fn bytes_max(instruments: usize) -> usize {
+pub(crate) fn bytes_max(instruments: usize) -> usize {
     thread::bytes_max(instruments) + event_history::LONG_BYTES_MAX + digests::BYTES_MAX
 }
 
 /// Returns the memory in use without the texts of statements, bytes.
-#[must_use]
-pub fn bytes() -> u64 {
+pub(crate) fn bytes() -> u64 {
     (thread::bytes() + event_history::LONG_BYTES) as u64
 }
 

@@ -73,22 +73,14 @@ impl Kind {
     pub const ALL: [Self; 3] = [Self::Waits, Self::Stages, Self::Statements];
 
     /// Returns the name used in tables.
-    #[must_use]
-    pub fn word(self) -> &'static str {
+    pub(crate) fn word(self) -> &'static str {
         ["waits", "stages", "statements"][self as usize]
     }
 }
 
 impl Class {
-    /// Returns the name used in settings and counters.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        CLASSES[self as usize].1
-    }
-
     /// Returns the kind of its events.
-    #[must_use]
-    pub fn kind(self) -> Option<Kind> {
+    pub(crate) fn kind(self) -> Option<Kind> {
         match self {
             Self::Stage => Some(Kind::Stages),
             Self::Statement => Some(Kind::Statements),
@@ -165,8 +157,7 @@ impl Instrument {
     }
 
     /// Returns whether it creates events, and whether these are timed.
-    #[must_use]
-    pub fn switches(&self) -> (bool, bool) {
+    pub(crate) fn switches(&self) -> (bool, bool) {
         let switch = self.switch.load(Ordering::Relaxed);
         (switch & ENABLED != 0, switch & TIMED != 0)
     }
@@ -224,8 +215,7 @@ pub struct Registry {
 static REGISTRY: OnceLock<Registry> = OnceLock::new();
 
 /// Returns the registry; `None` before the first daemon of the process starts.
-#[must_use]
-pub fn registry() -> Option<&'static Registry> {
+pub(crate) fn registry() -> Option<&'static Registry> {
     REGISTRY.get()
 }
 
@@ -273,7 +263,7 @@ impl Registry {
     }
 
     /// Registers an instrument and returns its key; 0 if there is no room.
-    pub fn register(&self, instrument: &'static Instrument) -> u32 {
+    pub(crate) fn register(&self, instrument: &'static Instrument) -> u32 {
         let class = &self.classes[instrument.class as usize];
         let mut list = class.list.write();
         if let Some(known) = list.iter().position(|it| it.name == instrument.name) {
@@ -295,7 +285,7 @@ impl Registry {
     /// Returns the instrument of this name, creating it if there is room; for code without a
     /// declaration of its own.
     #[track_caller]
-    pub fn named(&self, name: String) -> Option<&'static Instrument> {
+    pub(crate) fn named(&self, name: String) -> Option<&'static Instrument> {
         let of = &self.classes[Class::of(&name) as usize];
         let known = |name: &str| of.list.read().iter().find(|it| it.name == name).copied();
         if let Some(known) = known(&name) {
@@ -314,15 +304,12 @@ impl Registry {
     }
 
     /// Returns all registered instruments, class by class.
-    #[must_use]
-    pub fn all(&self) -> Vec<&'static Instrument> {
-        let classes = self.classes.iter();
-        classes.flat_map(|class| class.list.read().clone()).collect()
+    pub(crate) fn all(&self) -> Vec<&'static Instrument> {
+        self.classes.iter().flat_map(|class| class.list.read().clone()).collect()
     }
 
     /// Returns the instrument whose sums are at this index.
-    #[must_use]
-    pub fn at(&self, place: usize) -> Option<&'static Instrument> {
+    pub(crate) fn at(&self, place: usize) -> Option<&'static Instrument> {
         let mut classes = self.classes.iter().rev();
         let class = classes.find(|class| class.first <= place)?;
         class.list.read().get(place - class.first).copied()
@@ -335,14 +322,13 @@ impl Registry {
     }
 
     /// Returns the number of instruments of each class that did not fit.
-    #[must_use]
-    pub fn lost(&self) -> Vec<(&'static str, u64)> {
+    pub(crate) fn lost(&self) -> Vec<(&'static str, u64)> {
         let classes = CLASSES.iter().zip(&self.classes).take(CLASSES_SET);
         classes.map(|((_, word, _), class)| (*word, class.lost.load(Ordering::Relaxed))).collect()
     }
 
     /// Switches an instrument.
-    pub fn switch(&self, name: &str, enabled: bool, timed: bool) {
+    pub(crate) fn switch(&self, name: &str, enabled: bool, timed: bool) {
         if let Some(instrument) = self.all().into_iter().find(|it| it.name == name) {
             // Without events there are no times.
             let timed = timed && instrument.class.kind().is_some();
@@ -352,8 +338,7 @@ impl Registry {
 
     /// Returns whether the configuration switches a name on, and whether timed.
     fn wanted(&self, name: &str) -> (bool, bool) {
-        let patterns = self.enabled.read();
-        let wanted = patterns.iter().rev().find_map(|pattern| {
+        let wanted = self.enabled.read().iter().rev().find_map(|pattern| {
             let (like_name, how) = pattern.split_once('=').unwrap_or((pattern, "timed"));
             like(name, like_name).then_some((true, how != "counted"))
         });
@@ -361,45 +346,36 @@ impl Registry {
     }
 
     /// Returns the consumers in order, and whether each is switched on.
-    pub fn consumers(&self) -> impl Iterator<Item = (&'static str, bool)> {
+    pub(crate) fn consumers(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let on = self.consumers.load(Ordering::Relaxed);
         let all = CONSUMERS.into_iter().enumerate();
         all.map(move |(at, name)| (name, on & (1 << at) != 0))
     }
 
     /// Switches a consumer.
-    pub fn switch_consumer(&self, name: &str, enabled: bool) {
-        let Some(at) = CONSUMERS.iter().position(|known| *known == name) else {
-            return;
-        };
+    pub(crate) fn switch_consumer(&self, name: &str, enabled: bool) {
+        let Some(at) = CONSUMERS.iter().position(|known| *known == name) else { return };
         let on = self.consumers.load(Ordering::Relaxed);
-        self.set_consumers(match enabled {
-            true => on | 1 << at,
-            false => on & !(1 << at),
-        });
+        self.set_consumers(if enabled { on | 1 << at } else { on & !(1 << at) });
     }
 
     /// Returns true if sums are kept by thread.
-    #[must_use]
-    pub fn has_threads(&self) -> bool {
+    pub(crate) fn has_threads(&self) -> bool {
         self.effective.load(Ordering::Relaxed) & (1 << THREAD) != 0
     }
 
     /// Returns the present time in units of an instrument's timer.
-    #[must_use]
-    pub fn now(&self, instrument: &Instrument) -> u64 {
+    pub(crate) fn now(&self, instrument: &Instrument) -> u64 {
         self.timers.now(self.timer(instrument))
     }
 
     /// Converts units of an instrument's timer to picoseconds.
-    #[must_use]
-    pub fn picos(&self, instrument: &Instrument, units: u64) -> u64 {
+    pub(crate) fn picos(&self, instrument: &Instrument, units: u64) -> u64 {
         self.timers.picos(self.timer(instrument), units)
     }
 
     /// Returns the timer of an instrument.
-    #[must_use]
-    pub fn timer(&self, instrument: &Instrument) -> TimerName {
+    pub(crate) fn timer(&self, instrument: &Instrument) -> TimerName {
         match instrument.class.kind() {
             Some(Kind::Waits) if instrument.class != Class::Idle => self.timers.waits,
             _ => self.timers.others,

@@ -12,7 +12,7 @@ use super::thread::{self, Thread};
 static TAKEN: Mutex<BTreeMap<&str, Totals>> = Mutex::new(BTreeMap::new());
 
 /// Resets the sums of a kind, for every thread and so for all together.
-pub fn truncate(kind: Kind) {
+pub(crate) fn truncate(kind: Kind) {
     let mut taken = TAKEN.lock();
     for (instrument, totals) in Summary::read().global(kind) {
         taken.entry(instrument.name).or_default().add(&totals);
@@ -21,8 +21,7 @@ pub fn truncate(kind: Kind) {
 }
 
 /// Returns the sums since the start of the daemon, of each instrument that has counted.
-#[must_use]
-pub fn since_start() -> Vec<(&'static Instrument, Totals)> {
+pub(crate) fn since_start() -> Vec<(&'static Instrument, Totals)> {
     let taken = TAKEN.lock();
     let summary = Summary::read();
     let all = Kind::ALL.into_iter().flat_map(|kind| summary.global(kind));
@@ -43,8 +42,7 @@ pub struct Summary {
 
 impl Summary {
     /// Reads the present sums.
-    #[must_use]
-    pub fn read() -> Self {
+    pub(crate) fn read() -> Self {
         let instruments = registry().map(|it| it.all()).unwrap_or_default();
         let placed = |it: &'static Instrument| Some((it, it.class.kind()?, it.place()?));
         let placed: Vec<_> = instruments.into_iter().filter_map(placed).collect();
@@ -61,19 +59,18 @@ impl Summary {
     }
 
     /// Returns the sums of each instrument of a kind, over all threads.
-    pub fn global(&self, kind: Kind) -> impl Iterator<Item = (&'static Instrument, Totals)> {
+    pub(crate) fn global(&self, kind: Kind) -> impl Iterator<Item = (&'static Instrument, Totals)> {
         let instruments = self.instruments.iter().enumerate();
         let of_kind = instruments.filter(move |(_, it)| it.class.kind() == Some(kind));
         of_kind.map(|(at, instrument)| {
             let mut totals = Totals::default();
-            let threads = self.threads.iter();
-            threads.for_each(|(_, sums)| totals.add(&sums[at]));
+            self.threads.iter().for_each(|(_, sums)| totals.add(&sums[at]));
             (*instrument, totals)
         })
     }
 
     /// Returns the sums of each instrument of a kind, by thread.
-    pub fn by_thread(
+    pub(crate) fn by_thread(
         &self,
         kind: Kind,
     ) -> impl Iterator<Item = (&'static Thread, &'static Instrument, Totals)> {

@@ -39,7 +39,7 @@ pub struct Totals {
 
 impl Totals {
     /// Adds other sums.
-    pub fn add(&mut self, other: &Self) {
+    pub(crate) fn add(&mut self, other: &Self) {
         self.min = match (self.timed, other.timed) {
             (_, 0) => self.min,
             (0, _) => other.min,
@@ -54,8 +54,7 @@ impl Totals {
     }
 
     /// Returns the mean of timed events.
-    #[must_use]
-    pub fn mean(&self) -> u64 {
+    pub(crate) fn mean(&self) -> u64 {
         self.sum / self.timed.max(1)
     }
 

@@ -117,27 +117,23 @@ impl Thread {
     }
 
     /// Returns true if a thread or connection uses the entry.
-    #[must_use]
-    pub fn is_taken(&self) -> bool {
+    pub(crate) fn is_taken(&self) -> bool {
         self.taken.load(Ordering::Acquire)
     }
 
     /// Returns the thread id of the operating system.
-    #[must_use]
-    pub fn os_id(&self) -> Option<u64> {
+    pub(crate) fn os_id(&self) -> Option<u64> {
         let id = self.os_id.load(Ordering::Relaxed);
         (id != 0).then_some(id)
     }
 
     /// Returns the client of the connection.
-    #[must_use]
-    pub fn client(&self) -> Option<Client> {
+    pub(crate) fn client(&self) -> Option<Client> {
         self.client.lock().clone()
     }
 
     /// Returns the innermost running event of a kind.
-    #[must_use]
-    pub fn doing(&self, kind: Kind) -> Option<Recorded> {
+    pub(crate) fn doing(&self, kind: Kind) -> Option<Recorded> {
         let current = self.current.of(kind);
         let going = current.into_iter().filter(|(event, _)| event.end_id.is_none());
         going.last()
@@ -152,13 +148,12 @@ impl Thread {
 }
 
 /// Returns all threads, including ended ones.
-pub fn all() -> impl Iterator<Item = &'static Thread> {
+pub(crate) fn all() -> impl Iterator<Item = &'static Thread> {
     THREADS.iter().filter_map(OnceLock::get)
 }
 
 /// Returns the number of threads and connections that had no entry.
-#[must_use]
-pub fn lost() -> u64 {
+pub(crate) fn lost() -> u64 {
     LOST.load(Ordering::Relaxed)
 }
 
@@ -225,7 +220,7 @@ pub(super) fn here() -> Option<&'static Thread> {
 }
 
 /// Takes an entry for the calling thread, whether or not it will be measured.
-pub fn appear() {
+pub(crate) fn appear() {
     here();
 }
 
@@ -240,20 +235,19 @@ pub struct Foreground(Here);
 
 impl Foreground {
     /// Takes an entry for a connection of this name.
-    #[must_use]
-    pub fn attach(name: &str) -> Self {
+    pub(crate) fn attach(name: &str) -> Self {
         Self(Here(attach(name)))
     }
 
     /// Sets the client of the connection.
-    pub fn set_client(&self, client: Client) {
+    pub(crate) fn set_client(&self, client: Client) {
         if let Some(thread) = self.0.0 {
             *thread.client.lock() = Some(client);
         }
     }
 
     /// Runs `work` so that events in it belong to the connection.
-    pub async fn scope<T>(&self, work: impl Future<Output = T>) -> T {
+    pub(crate) async fn scope<T>(&self, work: impl Future<Output = T>) -> T {
         TASK.scope(self.0.0, work).await
     }
 }

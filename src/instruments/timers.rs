@@ -3,12 +3,13 @@
 //! Measured once, when the first daemon of the process starts. Times are stored in units of their
 //! timer since the start and converted to picoseconds for display. Waits are timed with CYCLE,
 //! everything else with NANOSECOND, unless `chosen` falls back to another timer.
-#![expect(
-    unsafe_code,
-    reason = "the processor's counter has no safe reader, nor have the clocks of a thread and of the last tick in std"
-)]
+#![expect(unsafe_code, reason = "the processor's counter has no safe reader")]
 
 use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::telemetry::counter::counted;
 
 /// Picoseconds in a second.
 const PICOS: u128 = 1_000_000_000_000;
@@ -22,36 +23,19 @@ const READINGS: u64 = 200;
 /// Coarsest resolution with which NANOSECOND is used; beyond it, MICROSECOND is.
 const NANOSECOND_RESOLUTION_MAX: u64 = 500;
 
-/// Name of a timer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TimerName {
-    /// The processor's cycle counter.
-    Cycle,
-    /// The monotonic clock.
-    Nanosecond,
-    /// The monotonic clock, in microseconds.
-    Microsecond,
-    /// The kernel's coarse clock.
-    Millisecond,
-    /// CPU time of the calling thread, in nanoseconds.
-    ThreadCpu,
-}
-
-impl TimerName {
-    /// All timers, in the order of `performance_timers`.
-    pub const ALL: [Self; 5] =
-        [Self::Cycle, Self::Nanosecond, Self::Microsecond, Self::Millisecond, Self::ThreadCpu];
-
-    /// Returns the name in `performance_timers`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cycle => "CYCLE",
-            Self::Nanosecond => "NANOSECOND",
-            Self::Microsecond => "MICROSECOND",
-            Self::Millisecond => "MILLISECOND",
-            Self::ThreadCpu => "THREAD_CPU",
-        }
+counted! {
+    /// A timer, in the order and by the name of `performance_timers`.
+    TimerName {
+        /// The processor's cycle counter.
+        Cycle = "CYCLE",
+        /// The monotonic clock.
+        Nanosecond = "NANOSECOND",
+        /// The monotonic clock, in microseconds.
+        Microsecond = "MICROSECOND",
+        /// The kernel's coarse clock.
+        Millisecond = "MILLISECOND",
+        /// CPU time of the calling thread, in nanoseconds.
+        ThreadCpu = "THREAD_CPU",
     }
 }
 
@@ -133,14 +117,13 @@ impl Timers {
             TimerName::Cycle => cycles().wrapping_sub(self.started_cycles),
             TimerName::Nanosecond => self.started.elapsed().as_nanos() as u64,
             TimerName::Microsecond => self.started.elapsed().as_micros() as u64,
-            TimerName::Millisecond => nanos(libc::CLOCK_MONOTONIC_COARSE) / 1_000_000,
-            TimerName::ThreadCpu => nanos(libc::CLOCK_THREAD_CPUTIME_ID),
+            TimerName::Millisecond => nanos(ClockId::MonotonicCoarse) / 1_000_000,
+            TimerName::ThreadCpu => nanos(ClockId::ThreadCPUTime),
         }
     }
 
     /// Converts units of a timer to picoseconds.
-    #[must_use]
-    pub fn picos(&self, timer: TimerName, units: u64) -> u64 {
+    pub(crate) fn picos(&self, timer: TimerName, units: u64) -> u64 {
         let frequency = self.measured[timer as usize].map_or(1, |it| it.frequency);
         let picos = u128::from(units) * PICOS / u128::from(frequency.max(1));
         u64::try_from(picos).unwrap_or(u64::MAX)
@@ -176,11 +159,8 @@ fn chosen(measured: &[Option<Measured>; 5]) -> (TimerName, TimerName, Vec<String
     (waits, others, warnings)
 }
 
-fn nanos(clock: libc::clockid_t) -> u64 {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `time` is a local of this function. If the clock does not exist, it stays zero.
-    let _known = unsafe { libc::clock_gettime(clock, &raw mut time) };
-    (time.tv_sec as u64) * 1_000_000_000 + time.tv_nsec as u64
+fn nanos(clock: ClockId) -> u64 {
+    Duration::try_from(clock_gettime(clock)).map_or(0, |time| time.as_nanos() as u64)
 }
 
 /// Returns true if the counter runs at a constant rate on all processors, whatever their state.

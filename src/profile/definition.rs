@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::input::record::counted;
 use crate::report::definition::Pattern;
+use crate::telemetry::counter::counted;
 
 counted! {
     /// Keys of a report over samples, with the names of their columns.
@@ -38,14 +38,12 @@ counted! {
 
 impl SampleKey {
     /// Returns the key of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub(crate) fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|key| key.name() == name)
     }
 
     /// Returns true if the key's column is numeric.
-    #[must_use]
-    pub const fn is_number(self) -> bool {
+    pub(crate) const fn is_number(self) -> bool {
         matches!(self, Self::Line | Self::Pid)
     }
 }
@@ -67,7 +65,7 @@ impl SampleReport {
     ///
     /// # Errors
     /// The list, the index in it, and what is wrong there.
-    pub fn read(
+    pub(crate) fn read(
         keys: &[String],
         filters: &[String],
         window: Duration,

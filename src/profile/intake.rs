@@ -61,15 +61,14 @@ pub(super) struct Feed {
 
 impl Intake {
     /// Creates an intake for the sources of `profile`.
-    #[must_use]
-    pub fn new(profile: Arc<Profile>, names: Names) -> Self {
+    pub(crate) fn new(profile: Arc<Profile>, names: Names) -> Self {
         let feeds = profile.sources.iter();
         let feeds = feeds.map(|source| Feed::new(Arc::clone(source), &profile));
         Self { feeds: feeds.collect(), profile, names }
     }
 
     /// Takes samples until `shutdown` is requested and nothing is queued.
-    pub fn run(mut self, shutdown: &Shutdown) {
+    pub(crate) fn run(mut self, shutdown: &Shutdown) {
         loop {
             let stops = shutdown.requested();
             if self.turn() {
@@ -84,13 +83,11 @@ impl Intake {
     }
 
     /// Takes some of the queued chunks of each source; returns true if there were any.
-    pub fn turn(&mut self) -> bool {
+    pub(crate) fn turn(&mut self) -> bool {
         let mut any = false;
         for feed in &mut self.feeds {
             for _ in 0..CHUNKS {
-                let Some(chunk) = feed.source.queue.pop() else {
-                    break;
-                };
+                let Some(chunk) = feed.source.queue.pop() else { break };
                 any = true;
                 feed.take(&chunk, &self.profile, &mut self.names);
             }
@@ -135,10 +132,7 @@ impl Feed {
         let (mut received, mut taken) = (0, 0);
         lines.feed(&chunk.bytes, |line, is_whole| {
             received += 1;
-            let parsed = match is_whole {
-                true => line::split(line),
-                false => Err(BadLine::TooLong),
-            };
+            let parsed = if is_whole { line::split(line) } else { Err(BadLine::TooLong) };
             let added = parsed.and_then(|it| self.add(&mut pool, &it, received_us, profile, names));
             match added {
                 Ok(()) => taken += 1,

@@ -61,8 +61,11 @@ const RECENT_US: i64 = 1_000_000;
 
 impl Profile {
     /// Creates an empty profile.
-    #[must_use]
-    pub fn new(sources: Vec<Arc<Source>>, pool_size: usize, clock: Arc<dyn Clock>) -> Arc<Self> {
+    pub(crate) fn new(
+        sources: Vec<Arc<Source>>,
+        pool_size: usize,
+        clock: Arc<dyn Clock>,
+    ) -> Arc<Self> {
         Arc::new(Self {
             sources,
             pool: Mutex::new(Pool::new(pool_size)),
@@ -79,20 +82,18 @@ impl Profile {
     }
 
     /// Returns the size of the samples, bytes.
-    #[must_use]
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         POOL.lock(&self.pool).len() * size_of::<Sample>()
     }
 
     /// Removes all samples.
-    pub fn clear(&self) {
+    pub(crate) fn clear(&self) {
         POOL.lock(&self.pool).clear();
         *self.recent.lock() = None;
     }
 
     /// All segments, for a snapshot of the state.
-    #[must_use]
-    pub fn segments(&self) -> Vec<Arc<Segment>> {
+    pub(crate) fn segments(&self) -> Vec<Arc<Segment>> {
         POOL.lock(&self.pool).behind(0).segments
     }
 
@@ -100,7 +101,7 @@ impl Profile {
     ///
     /// # Errors
     /// As [`Pool::restore`].
-    pub fn restore(&self, saved: SavedSegment) -> Result<(), Damage> {
+    pub(crate) fn restore(&self, saved: SavedSegment) -> Result<(), Damage> {
         let run = POOL.lock(&self.pool).restore(saved)?;
         // Later runs are others.
         self.runs.fetch_max(run, Ordering::Relaxed);
@@ -108,8 +109,7 @@ impl Profile {
     }
 
     /// Takes a snapshot; `None` while readers hold too many segments that have left the pool.
-    #[must_use]
-    pub fn snapshot(&self) -> Option<Snapshot> {
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
         // Drop a cached window that nobody has used for a while: it keeps segments alive that have
         // left the pool.
         let now_us = self.now_us();
@@ -120,8 +120,7 @@ impl Profile {
     /// Returns the samples of a window that ends now, grouped by request; `window` is `None` for
     /// all samples. Reuses a result up to one second old. Returns `None` under the condition of
     /// [`Profile::snapshot`].
-    #[must_use]
-    pub fn recent(&self, window: Option<Duration>) -> Option<Arc<Recent>> {
+    pub(crate) fn recent(&self, window: Option<Duration>) -> Option<Arc<Recent>> {
         let mut kept = self.recent.lock();
         let now_us = self.now_us();
         // Drop it first: the segments it holds may be the reason why snapshots are refused.
@@ -152,16 +151,14 @@ impl Profile {
     }
 
     /// Returns the offset from times of [`Run::time_us`] to microseconds since 1970.
-    #[must_use]
-    pub fn unix_us(&self) -> i64 {
+    pub(crate) fn unix_us(&self) -> i64 {
         let ms = |ms: u64| i64::try_from(ms).unwrap_or(i64::MAX);
         let (unix_ms, mono_ms) = (ms(self.clock.unix_ms()), ms(self.clock.mono_ms()));
         unix_ms.saturating_sub(mono_ms).saturating_mul(1000)
     }
 
     /// Returns the counters for the status.
-    #[must_use]
-    pub fn status(&self) -> Vec<Group> {
+    pub(crate) fn status(&self) -> Vec<Group> {
         let sources = self.sources.iter().enumerate();
         let groups = sources.map(|(at, source)| source_group(at, source));
         let pool = POOL.lock(&self.pool);

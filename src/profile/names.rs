@@ -16,16 +16,13 @@ pub struct Names {
 
 impl Names {
     /// Creates an instance with the configured rules.
-    #[must_use]
-    pub const fn new(rules: Option<NameRules>) -> Self {
+    pub(crate) const fn new(rules: Option<NameRules>) -> Self {
         Self { rules, fresh: Vec::new() }
     }
 
     /// Applies the rules for a field to a text.
     pub(super) fn apply(&mut self, field: TextField, sent: &str) -> Arc<str> {
-        let Some(rules) = &mut self.rules else {
-            return sent.into();
-        };
+        let Some(rules) = &mut self.rules else { return sent.into() };
         self.fresh.clear();
         let chain = rules.field_chain(field);
         match chain.is_some_and(|chain| rules.apply(chain, sent.as_bytes(), &mut self.fresh)) {

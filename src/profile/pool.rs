@@ -74,8 +74,7 @@ pub struct Run {
 
 impl Run {
     /// Creates a run about which nothing is known.
-    #[must_use]
-    pub fn new(number: u64, host: Arc<str>) -> Self {
+    pub(crate) fn new(number: u64, host: Arc<str>) -> Self {
         Self { number, host, zero_us: AtomicI64::new(i64::MAX) }
     }
 
@@ -88,10 +87,8 @@ impl Run {
     }
 
     /// Converts a time of the run to microseconds of the monotonic clock.
-    #[must_use]
-    pub fn time_us(&self, elapsed: u64) -> i64 {
-        let zero_us = self.zero_us.load(Ordering::Relaxed);
-        zero_us.saturating_add(micros(elapsed))
+    pub(crate) fn time_us(&self, elapsed: u64) -> i64 {
+        self.zero_us.load(Ordering::Relaxed).saturating_add(micros(elapsed))
     }
 }
 
@@ -125,8 +122,7 @@ pub struct StatRequest {
 
 impl StatRequest {
     /// Returns the identity of the request.
-    #[must_use]
-    pub fn key(&self) -> (u64, i64, u64) {
+    pub(crate) fn key(&self) -> (u64, i64, u64) {
         (self.run.number, self.pid, self.elapsed)
     }
 }
@@ -184,32 +180,27 @@ fn known(number: u32) -> Option<u32> {
 
 impl Segment {
     /// Returns the request of a sample.
-    #[must_use]
-    pub fn request(&self, sample: &Sample) -> &StatRequest {
+    pub(crate) fn request(&self, sample: &Sample) -> &StatRequest {
         &self.requests[sample.request as usize]
     }
 
     /// Returns the running function.
-    #[must_use]
-    pub fn symbol(&self, sample: &Sample) -> Option<&Frame> {
+    pub(crate) fn symbol(&self, sample: &Sample) -> Option<&Frame> {
         self.frames.get(sample.symbol as usize)
     }
 
     /// Returns the PHP code that called it.
-    #[must_use]
-    pub fn caller(&self, sample: &Sample) -> Option<&Frame> {
+    pub(crate) fn caller(&self, sample: &Sample) -> Option<&Frame> {
         self.frames.get(sample.caller as usize)
     }
 
     /// Returns its arguments.
-    #[must_use]
-    pub fn arguments(&self, sample: &Sample) -> Option<&str> {
+    pub(crate) fn arguments(&self, sample: &Sample) -> Option<&str> {
         self.texts.get(sample.arguments as usize).map(|text| &**text)
     }
 
     /// Returns the opcode that PHP executed.
-    #[must_use]
-    pub fn opcode(&self, sample: &Sample) -> Option<&str> {
+    pub(crate) fn opcode(&self, sample: &Sample) -> Option<&str> {
         self.texts.get(sample.opcode as usize).map(|text| &**text)
     }
 }
@@ -223,14 +214,12 @@ impl Sample {
     }
 
     /// Returns the line of the file.
-    #[must_use]
-    pub fn line(&self) -> Option<u32> {
+    pub(crate) fn line(&self) -> Option<u32> {
         known(self.line)
     }
 
     /// Returns the number of the opcode within its function.
-    #[must_use]
-    pub fn offset(&self) -> Option<u32> {
+    pub(crate) fn offset(&self) -> Option<u32> {
         known(self.offset)
     }
 }
@@ -270,22 +259,14 @@ pub struct Snapshot {
 
 impl Snapshot {
     /// Returns the number of samples.
-    #[must_use]
-    pub fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.segments.iter().map(|it| it.samples.len()).sum()
-    }
-
-    /// Returns true if there are no samples.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.segments.is_empty()
     }
 }
 
 impl Pool {
     /// Creates an empty pool for `samples_max` samples.
-    #[must_use]
-    pub fn new(samples_max: usize) -> Self {
+    pub(crate) fn new(samples_max: usize) -> Self {
         Self {
             samples_max,
             sealed: VecDeque::new(),
@@ -299,32 +280,24 @@ impl Pool {
     }
 
     /// Returns the number of samples.
-    #[must_use]
-    pub const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.samples
     }
 
-    /// Returns true if there are no samples.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.samples == 0
-    }
-
     /// Returns the maximum number of samples.
-    #[must_use]
-    pub const fn samples_max(&self) -> usize {
+    pub(crate) const fn samples_max(&self) -> usize {
         self.samples_max
     }
 
     /// Removes all samples; numbering continues.
-    pub fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.seal();
         while self.evict() {}
         self.before.clear();
     }
 
     /// Takes a snapshot; `None` while readers hold too many segments that have left the pool.
-    pub fn snapshot(&mut self) -> Option<Snapshot> {
+    pub(crate) fn snapshot(&mut self) -> Option<Snapshot> {
         self.gone.retain(|it| it.strong_count() > 0);
         if self.gone.len() > spare(self.samples_max) {
             return None;
@@ -333,14 +306,12 @@ impl Pool {
     }
 
     /// Returns the id of the newest sample; 0 before the first.
-    #[must_use]
-    pub fn last_id(&self) -> u64 {
+    pub(crate) fn last_id(&self) -> u64 {
         self.open.first_id + self.open.samples.len() as u64 - 1
     }
 
     /// Returns the segments with samples after this id, as they are now.
-    #[must_use]
-    pub fn behind(&self, id: u64) -> Snapshot {
+    pub(crate) fn behind(&self, id: u64) -> Snapshot {
         let is_behind = |it: &Segment| it.first_id + it.samples.len() as u64 > id + 1;
         let sealed = self.sealed.iter().filter(|it| is_behind(it));
         let mut segments: Vec<_> = sealed.cloned().collect();
@@ -354,7 +325,7 @@ impl Pool {
     ///
     /// # Errors
     /// The reason why the line is refused.
-    pub fn add(
+    pub(crate) fn add(
         &mut self,
         run: &Arc<Run>,
         root: Option<&str>,
@@ -426,9 +397,7 @@ impl Pool {
 
     /// Drops the oldest closed segment.
     fn evict(&mut self) -> bool {
-        let Some(oldest) = self.sealed.pop_front() else {
-            return false;
-        };
+        let Some(oldest) = self.sealed.pop_front() else { return false };
         self.samples -= oldest.samples.len();
         if Arc::strong_count(&oldest) > 1 {
             self.gone.retain(|it| it.strong_count() > 0);
@@ -492,9 +461,7 @@ impl Pool {
         root: Option<&str>,
         defect: &mut impl FnMut(Defect),
     ) -> Result<u32, BadLine> {
-        let Some(sent) = sent else {
-            return Ok(NONE);
-        };
+        let Some(sent) = sent else { return Ok(NONE) };
         if let Some(number) = self.index.frames.get(sent) {
             return Ok(*number);
         }
@@ -512,9 +479,7 @@ impl Pool {
     }
 
     fn arguments(&mut self, sent: Option<&[u8]>, defect: &mut impl FnMut(Defect)) -> u32 {
-        let Some(sent) = sent else {
-            return NONE;
-        };
+        let Some(sent) = sent else { return NONE };
         if memchr::memmem::find(sent, b"int(").is_some() {
             defect(Defect::IntegerDropped);
         }

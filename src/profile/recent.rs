@@ -51,8 +51,7 @@ pub struct Sampled {
 
 impl Sampled {
     /// Returns the time that one sample represents, in the extension's units.
-    #[must_use]
-    pub fn per_sample(&self) -> f64 {
+    pub(crate) fn per_sample(&self) -> f64 {
         self.sampled as f64 / (self.samples - self.idle).max(1) as f64
     }
 }
@@ -106,8 +105,7 @@ pub struct Seen<'a> {
 impl Recent {
     /// Groups the samples of `snapshot` from `from_us` on; `now_us` is the present time, both on
     /// the monotonic clock.
-    #[must_use]
-    pub fn new(snapshot: Snapshot, from_us: i64, now_us: i64) -> Self {
+    pub(crate) fn new(snapshot: Snapshot, from_us: i64, now_us: i64) -> Self {
         let mut recent = Self { now_us, ..Self::default() };
         // Samples by request: (request, time, segment, index).
         let mut places: HashMap<(u64, i64, u64), u32, RandomState> = HashMap::default();
@@ -174,8 +172,7 @@ impl Recent {
     }
 
     /// Returns the time that the samples cover.
-    #[must_use]
-    pub fn covered(&self) -> Duration {
+    pub(crate) fn covered(&self) -> Duration {
         let oldest_us = self.oldest_us.unwrap_or(self.now_us);
         let covered = u64::try_from(self.now_us.saturating_sub(oldest_us));
         Duration::from_micros(covered.unwrap_or(0))
@@ -197,8 +194,7 @@ impl Recent {
     }
 
     /// Returns the rows of a report, computed once.
-    #[must_use]
-    pub fn report(&self, report: &SampleReport) -> Arc<SampleRows> {
+    pub(crate) fn report(&self, report: &SampleReport) -> Arc<SampleRows> {
         let mut all = self.reports.lock();
         if let Some((_, rows)) = all.iter().find(|(of, _)| of == report) {
             return Arc::clone(rows);
@@ -211,9 +207,8 @@ impl Recent {
     }
 
     /// Returns the samples of the window in the order of arrival.
-    pub fn iter(&self) -> impl Iterator<Item = Seen<'_>> {
-        let segments = self.snapshot.segments.iter().enumerate();
-        segments.flat_map(move |(at, segment)| {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Seen<'_>> {
+        self.snapshot.segments.iter().enumerate().flat_map(move |(at, segment)| {
             let before = self.first_id.saturating_sub(segment.first_id) as usize;
             let samples = segment.samples.iter().zip(&self.growth[at]).skip(before);
             samples.filter_map(move |(sample, growth)| {

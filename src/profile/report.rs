@@ -57,8 +57,7 @@ pub struct SampleRows {
 }
 
 /// Returns the display name of a sample's function.
-#[must_use]
-pub fn function(sample_type: SampleType, symbol: Option<&Frame>) -> Option<Arc<str>> {
+pub(crate) fn function(sample_type: SampleType, symbol: Option<&Frame>) -> Option<Arc<str>> {
     match (sample_type, symbol) {
         (SampleType::Memory, _) => Some("(idle)".into()),
         (SampleType::User, None) => Some("{main}".into()),
@@ -70,8 +69,7 @@ pub fn function(sample_type: SampleType, symbol: Option<&Frame>) -> Option<Arc<s
 }
 
 /// Formats a frame as `Class::function`, or as `{main}` and the file.
-#[must_use]
-pub fn frame_text(frame: &Frame) -> Arc<str> {
+pub(crate) fn frame_text(frame: &Frame) -> Arc<str> {
     match (&frame.scope, &frame.function, &frame.file) {
         (Some(scope), Some(function), _) => format!("{scope}::{function}").into(),
         (_, Some(function), _) => Arc::clone(function),
@@ -112,8 +110,11 @@ fn holds(wanted: &Pattern, value: &KeyValue) -> bool {
 }
 
 /// Returns true if a sample meets all conditions.
-#[must_use]
-pub fn is_wanted(filters: &[(SampleKey, Pattern)], segment: &Segment, sample: &Sample) -> bool {
+pub(crate) fn is_wanted(
+    filters: &[(SampleKey, Pattern)],
+    segment: &Segment,
+    sample: &Sample,
+) -> bool {
     let mut filters = filters.iter();
     filters.all(|(key, wanted)| holds(wanted, &shown(*key, segment, sample)))
 }
@@ -178,7 +179,7 @@ pub static METRICS: [SampleMetric; 8] = [
 
 /// Sums up a row's samples (those that meet all of `row`) in steps of `step_us` from `from_us` on,
 /// both on the monotonic clock. Returns true if there is any such sample.
-pub fn fill_steps(
+pub(crate) fn fill_steps(
     steps: &mut [Step],
     report: &SampleReport,
     row: &[(SampleKey, Pattern)],
@@ -190,16 +191,12 @@ pub fn fill_steps(
         is_wanted(&report.filters, segment, sample).then(|| is_wanted(row, segment, sample))
     };
     each_sample(recent, decide, |decided, segment, seen| {
-        let Some(is_row) = decided else {
-            return;
-        };
+        let Some(is_row) = decided else { return };
         found |= is_row;
         let request = segment.request(seen.sample);
         let since_us = request.run.time_us(seen.sample.elapsed) - from_us;
         let at = usize::try_from(since_us.div_euclid(step_us));
-        let Some(step) = at.ok().and_then(|at| steps.get_mut(at)) else {
-            return;
-        };
+        let Some(step) = at.ok().and_then(|at| steps.get_mut(at)) else { return };
         step.busy += u64::from(seen.sample.sample_type != SampleType::Memory);
         if is_row {
             step.row.add(seen, recent);
@@ -210,8 +207,7 @@ pub fn fill_steps(
 
 impl SampleRows {
     /// Sums up the samples of a window.
-    #[must_use]
-    pub fn new(report: &SampleReport, recent: &Recent) -> Self {
+    pub(crate) fn new(report: &SampleReport, recent: &Recent) -> Self {
         let mut keys: Vec<Vec<KeyValue>> = Vec::new();
         let mut rows: HashMap<Vec<KeyValue>, usize, RandomState> = HashMap::default();
         let mut all = Self::default();
@@ -234,9 +230,7 @@ impl SampleRows {
             }))
         };
         each_sample(recent, decide, |row, _, seen| {
-            let Some(row) = row else {
-                return;
-            };
+            let Some(row) = row else { return };
             if row >= all.rows.len() {
                 all.rows.push(SampleRow::default());
             }
@@ -252,8 +246,7 @@ impl SampleRows {
 
 impl SampleRow {
     /// Returns the number of samples in which something was running.
-    #[must_use]
-    pub const fn busy(&self) -> u64 {
+    pub(crate) const fn busy(&self) -> u64 {
         self.samples - self.idle
     }
 
@@ -271,8 +264,7 @@ impl SampleRow {
     }
 
     /// Returns the mean memory in use per sample, bytes; `None` without samples.
-    #[must_use]
-    pub fn memory_mean(&self) -> Option<f64> {
+    pub(crate) fn memory_mean(&self) -> Option<f64> {
         (self.samples > 0).then(|| self.memory_sum as f64 / self.samples as f64)
     }
 

@@ -37,7 +37,7 @@ fn the_oldest_samples_give_way() {
     assert_eq!(last.first_id + last.samples.len() as u64 - 1, 50_000);
     assert!(last.requests.len() <= 100 && last.frames.len() == 2);
     pool.clear();
-    assert!(pool.is_empty() && pool.snapshot().unwrap().is_empty());
+    assert_eq!((pool.len(), pool.snapshot().unwrap().len()), (0, 0));
     add(&mut pool, &run, &sample(1, "1.0", "md5"));
     assert_eq!(pool.snapshot().unwrap().segments[0].first_id, 50_001);
 }

@@ -51,7 +51,7 @@ pub struct Annotation {
 
 impl Annotation {
     /// Its tags, individually.
-    pub fn tags(&self) -> impl Iterator<Item = &str> {
+    pub(crate) fn tags(&self) -> impl Iterator<Item = &str> {
         self.tags.split(',').filter(|tag| !tag.is_empty())
     }
 }
@@ -99,7 +99,7 @@ impl Annotations {
     ///
     /// # Errors
     /// Fails if the file exists but cannot be read.
-    pub fn open(setting: Setting, dir: &Path, unix_secs: u32) -> Result<Self, StateError> {
+    pub(crate) fn open(setting: Setting, dir: &Path, unix_secs: u32) -> Result<Self, StateError> {
         let (document, read) = Document::open::<Contents<Annotation>>(
             setting,
             dir,
@@ -119,26 +119,17 @@ impl Annotations {
     }
 
     /// Whether they survive a restart.
-    #[must_use]
-    pub const fn persistent(&self) -> bool {
+    pub(crate) const fn persistent(&self) -> bool {
         self.document.is_some()
     }
 
     /// All annotations, in order of creation.
-    #[must_use]
-    pub fn all(&self) -> Vec<Arc<Annotation>> {
+    pub(crate) fn all(&self) -> Vec<Arc<Annotation>> {
         self.list.read().clone()
     }
 
-    /// Number of annotations.
-    #[must_use]
-    pub fn count(&self) -> usize {
-        self.list.read().len()
-    }
-
     /// Annotations in a span of unix seconds, ordered by time.
-    #[must_use]
-    pub fn within(&self, span: &RangeInclusive<u64>) -> Vec<Arc<Annotation>> {
+    pub(crate) fn within(&self, span: &RangeInclusive<u64>) -> Vec<Arc<Annotation>> {
         let list = self.list.read();
         let found = list.iter().filter(|it| span.contains(&it.time));
         let mut found: List = found.cloned().collect();
@@ -151,7 +142,7 @@ impl Annotations {
     ///
     /// # Errors
     /// Fails if it cannot be written; then nothing has changed.
-    pub fn add(&self, mut made: Annotation) -> Result<Arc<Annotation>, StateError> {
+    pub(crate) fn add(&self, mut made: Annotation) -> Result<Arc<Annotation>, StateError> {
         let mut next_id = ANNOTATIONS.lock(&self.changes);
         made.id = *next_id;
         let made = Arc::new(made);
@@ -167,7 +158,7 @@ impl Annotations {
     ///
     /// # Errors
     /// As [`Annotations::add`].
-    pub fn remove(&self, id: u64) -> Result<bool, StateError> {
+    pub(crate) fn remove(&self, id: u64) -> Result<bool, StateError> {
         let next_id = ANNOTATIONS.lock(&self.changes);
         let mut list = self.all();
         let before = list.len();
@@ -230,7 +221,7 @@ mod tests {
         assert_eq!(texts(&kept.within(&(0..=u64::MAX))), ["a\n\"ä\"", "b", "c"]);
         assert_eq!(texts(&kept.within(&(10..=20))), ["a\n\"ä\"", "b"]);
         let made = kept.add(about(40, "d")).unwrap();
-        assert_eq!((made.id, kept.count()), (5, 4));
+        assert_eq!((made.id, kept.all().len()), (5, 4));
         assert_eq!(made.tags().collect::<Vec<_>>(), ["deploy", "shop"]);
     }
 

@@ -36,8 +36,7 @@ pub struct SocketName {
 
 impl SocketName {
     /// The name of a socket.
-    #[must_use]
-    pub fn of(socket: &ReceiveSocket) -> Self {
+    pub(crate) fn of(socket: &ReceiveSocket) -> Self {
         Self { address: socket.address.to_string(), cookie: kernel::cookie(&socket.socket) }
     }
 }
@@ -148,8 +147,7 @@ fn last_file(saved: &[SavedReading]) -> Option<(Position, LineNumbers)> {
 
 impl SavedCounters {
     /// Reads all counters. Call it while nothing can be merged.
-    #[must_use]
-    pub fn of(counters: &Counters, names: &[SocketName]) -> Self {
+    pub(crate) fn of(counters: &Counters, names: &[SocketName]) -> Self {
         // Requests that arrive meanwhile are subtracted again.
         let mut merge = counters.merge.counts();
         let counts: Vec<_> = counters.sockets.iter().map(|it| it.counts()).collect();
@@ -160,8 +158,7 @@ impl SavedCounters {
         others.extend(counters.mysql.counts().readings());
         others.extend(counters.logins.counts().readings());
         let mut others = save(&others);
-        let unscraped = counters.unscraped.lock();
-        others.extend(unscraped.iter().map(|(series, count)| {
+        others.extend(counters.unscraped.lock().iter().map(|(series, count)| {
             (UNSCRAPED.to_owned(), serde_json::to_string(series).ok(), *count)
         }));
         let sockets = names.iter().zip(&counters.sockets).zip(&settled);
@@ -192,7 +189,7 @@ impl SavedCounters {
 
     /// Takes the sums of the same sources, and notes up to which lines: those behind a position are
     /// read again by the next process. The positions are earlier ones.
-    pub fn take_sums(&mut self, squids: &[Arc<Source>]) -> Vec<SavedSums> {
+    pub(crate) fn take_sums(&mut self, squids: &[Arc<Source>]) -> Vec<SavedSums> {
         let mut all = Vec::new();
         for (source, saved) in squids.iter().zip(&mut self.squids) {
             let sums = source.sums.lock();
@@ -224,7 +221,12 @@ impl SavedCounters {
     /// Restores the counters in a new process. Call it before anything counts, with its sockets in
     /// the order of their counters; the other `names` are not sockets. Counts of sources that no
     /// longer exist go to the first.
-    pub fn restore(&self, counters: &Counters, names: &[SocketName], sockets: &[ReceiveSocket]) {
+    pub(crate) fn restore(
+        &self,
+        counters: &Counters,
+        names: &[SocketName],
+        sockets: &[ReceiveSocket],
+    ) {
         for source in &counters.squids {
             let from = source.config.from.to_string();
             let Some(saved) = self.squids.iter().find(|it| it.from == from) else {
@@ -250,9 +252,7 @@ impl SavedCounters {
             if let Some(at) = found {
                 taken[at] = true;
             }
-            let Some(live) = counters.sockets.get(found.unwrap_or(0)) else {
-                continue;
-            };
+            let Some(live) = counters.sockets.get(found.unwrap_or(0)) else { continue };
             // After a reboot another socket may have the cookie; it has dropped less.
             let since = live.kernel_drops.reading().wrapping_sub(saved.reading);
             let socket = known.and_then(|at| sockets.get(at));
@@ -273,7 +273,7 @@ impl SavedCounters {
 }
 
 /// Excludes the kernel's drops before the socket was passed to us. Call it first.
-pub fn begin_drops(socket: &ReceiveSocket, counters: &SocketCounters) {
+pub(crate) fn begin_drops(socket: &ReceiveSocket, counters: &SocketCounters) {
     use std::os::fd::AsFd;
     // A failure leaves 0, and the receiver logs that the kernel cannot be read.
     if let Ok(memory) = kernel::read(socket.socket.as_fd()) {

@@ -37,30 +37,20 @@ pub(crate) enum Opened {
 /// # Errors
 /// Fails if it exists but cannot be opened.
 pub(crate) fn open(path: &Path) -> io::Result<Opened> {
-    let missing = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => Ok(Opened::Nothing),
-        _ => Err(error),
-    };
     // Checks before opening, since a socket cannot be opened and a device may react; and after,
     // since it may have been exchanged.
-    match fs::metadata(path) {
-        Ok(found) => {
-            if let Some(what) = unreadable(found.file_type()) {
-                return Ok(Opened::Other(what));
-            }
+    let open = || -> io::Result<Opened> {
+        if let Some(what) = unreadable(fs::metadata(path)?.file_type()) {
+            return Ok(Opened::Other(what));
         }
-        Err(error) => return missing(error),
-    }
-    let mut options = File::options();
-    options.read(true);
-    options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
-    let file = match options.open(path) {
-        Ok(file) => file,
-        Err(error) => return missing(error),
+        let flags = libc::O_NONBLOCK | libc::O_NOCTTY;
+        let file = File::options().read(true).custom_flags(flags).open(path)?;
+        let what = unreadable(file.metadata()?.file_type());
+        Ok(what.map_or(Opened::File(file), Opened::Other))
     };
-    match unreadable(file.metadata()?.file_type()) {
-        None => Ok(Opened::File(file)),
-        Some(what) => Ok(Opened::Other(what)),
+    match open() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Opened::Nothing),
+        opened => opened,
     }
 }
 

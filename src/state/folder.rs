@@ -101,8 +101,7 @@ impl StateError {
 
     /// A hint for the operator, as commands or settings, for a folder; empty if the error says it
     /// all.
-    #[must_use]
-    pub fn advice(&self, dir: &Path) -> String {
+    pub(crate) fn advice(&self, dir: &Path) -> String {
         let dir = dir.display();
         let room = "make room on that disk, or name another folder: --data DIR (data.dir)";
         let Self::Io { source, path, .. } = self else {
@@ -136,7 +135,11 @@ impl Setting {
     }
 
     /// Wraps an I/O error of an action on a folder or file.
-    pub fn failed(self, what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> StateError {
+    pub(crate) fn failed(
+        self,
+        what: &'static str,
+        path: &Path,
+    ) -> impl FnOnce(io::Error) -> StateError {
         let path = path.into();
         move |source| StateError::Io { setting: self, what, path, source }
     }
@@ -158,7 +161,7 @@ pub enum Folder {
 ///
 /// # Errors
 /// Fails if something else has that name or a parent's name, or cannot be read.
-pub fn find(setting: Setting, path: &Path) -> Result<Folder, StateError> {
+pub(crate) fn find(setting: Setting, path: &Path) -> Result<Folder, StateError> {
     for at in path.ancestors() {
         // The start of a relative path.
         let named = if at.as_os_str().is_empty() { Path::new(".") } else { at };
@@ -191,7 +194,11 @@ pub fn find(setting: Setting, path: &Path) -> Result<Folder, StateError> {
 ///
 /// # Errors
 /// As for [`LockedFolder::open`], and if writing fails, or space is short.
-pub fn check(setting: Setting, path: &Path, needed: u64) -> Result<(Folder, u64), StateError> {
+pub(crate) fn check(
+    setting: Setting,
+    path: &Path,
+    needed: u64,
+) -> Result<(Folder, u64), StateError> {
     let found = find(setting, path)?;
     let free = match &found {
         Folder::Present => {
@@ -224,7 +231,7 @@ const PROBE: [u8; 4096] = [0x5a; 4096];
 ///
 /// # Errors
 /// Fails if any of these fails, or space is short.
-pub fn try_writing(setting: Setting, dir: &Path, needed: u64) -> Result<u64, StateError> {
+pub(crate) fn try_writing(setting: Setting, dir: &Path, needed: u64) -> Result<u64, StateError> {
     probe(dir).map_err(setting.failed("write to", dir))?;
     has_room(setting, dir, needed)
 }
@@ -258,7 +265,7 @@ impl LockedFolder {
     ///
     /// # Errors
     /// Fails if it is not a folder, belongs to another daemon, or cannot be created or opened.
-    pub fn open(setting: Setting, path: &Path) -> Result<Self, StateError> {
+    pub(crate) fn open(setting: Setting, path: &Path) -> Result<Self, StateError> {
         if find(setting, path)? != Folder::Present {
             files::create_folder(path, files::FOLDER_MODE).map_err(setting.failed(MAKE, path))?;
             // A demo's is new each time.

@@ -63,8 +63,7 @@ impl Lost {
     pub const NO_STORE: u64 = u64::MAX;
 
     /// Whether files tell what is missing; otherwise only the times of rows do.
-    #[must_use]
-    pub fn is_by_file(&self) -> bool {
+    pub(crate) fn is_by_file(&self) -> bool {
         self.from < self.below
     }
 
@@ -108,14 +107,12 @@ pub struct LastEnd {
 
 impl LastEnd {
     /// Whether everything was cleared after a snapshot of this unix second.
-    #[must_use]
-    pub fn was_reset_after(&self, snapshot: f64) -> bool {
+    pub(crate) fn was_reset_after(&self, snapshot: f64) -> bool {
         !self.clean && snapshot < self.reset_ms as f64 / 1e3
     }
 
     /// Reads the file in a folder.
-    #[must_use]
-    pub fn of(dir: &Path) -> Self {
+    pub(crate) fn of(dir: &Path) -> Self {
         let read = |file| {
             let text = fs::read(dir.join(file)).ok()?;
             // Cut off by the end of the machine, perhaps.
@@ -131,8 +128,11 @@ impl LastEnd {
 
     /// The spans missing at `now`, after rows and reports were restored as of `restored` or not at
     /// all; with where history goes on, if that is known.
-    #[must_use]
-    pub fn lacking(&self, restored: Option<(u64, Option<HistoryFrom>)>, now: u64) -> Vec<Lost> {
+    pub(crate) fn lacking(
+        &self,
+        restored: Option<(u64, Option<HistoryFrom>)>,
+        now: u64,
+    ) -> Vec<Lost> {
         let (start, from) = match restored {
             _ if self.clean => (now, no_file()),
             None => (0, 0),
@@ -154,8 +154,7 @@ impl LastEnd {
             true => Lost { start: 0, end: now, below: 0, from, store: Lost::NO_STORE },
             false => Lost { start, end: now, below: u64::MAX, from, store: 0 },
         };
-        let before = self.refilled.iter().rev().take(SPANS_MAX).rev();
-        let before = before.map(|it| {
+        let before = self.refilled.iter().rev().take(SPANS_MAX).rev().map(|it| {
             // It is not known which files have its rows alone: its last minute, which may include
             // later counts, is left out.
             let is_mixed = it.below == u64::MAX && it.store != 0;
@@ -171,8 +170,7 @@ impl LastEnd {
                 (it, _) => Lost { end: it.end.min(lost.start), from: no_file(), ..it },
             }
         });
-        let all = before.chain([lost]);
-        all.filter(|lost| !lost.is_empty()).collect()
+        before.chain([lost]).filter(|lost| !lost.is_empty()).collect()
     }
 }
 
@@ -188,8 +186,7 @@ impl RunningMark {
     /// Creates the file: from now on an unclean end is noticed. The reset of `last_end` holds for
     /// whatever comes back without a later snapshot; unless it is still to come, since the clock was
     /// ahead, and a clean stop has saved what came after it. `now_ms` is the wall clock's time.
-    #[must_use]
-    pub fn set(dir: &Path, last_end: &LastEnd, refilled: &[Lost], now_ms: u64) -> Self {
+    pub(crate) fn set(dir: &Path, last_end: &LastEnd, refilled: &[Lost], now_ms: u64) -> Self {
         let is_ahead = last_end.clean && last_end.reset_ms > now_ms;
         let reset_ms = if is_ahead { 0 } else { last_end.reset_ms };
         let lost_at_stops = last_end.lost_at_stops.clone();
@@ -202,14 +199,14 @@ impl RunningMark {
 
     /// Records which spans are refilled. A folder that cannot be written is reported where that
     /// matters more.
-    pub fn record_missing(&self, refilled: &[Lost]) {
+    pub(crate) fn record_missing(&self, refilled: &[Lost]) {
         if let Err(error) = self.write(false, refilled) {
             tracing::debug!(%error, file = %self.file.display(), "Cannot write down that a process runs.");
         }
     }
 
     /// Records that everything was cleared at this unix millisecond.
-    pub fn reset(&mut self, unix_ms: u64) {
+    pub(crate) fn reset(&mut self, unix_ms: u64) {
         self.reset_ms = unix_ms;
         if let Err(error) = self.write(false, &[]) {
             warn!(%error, file = %self.file.display(), "Cannot write down a reset: a kill before the next snapshot undoes it.");
@@ -217,14 +214,14 @@ impl RunningMark {
     }
 
     /// Adds what history loses at this stop, for the last record.
-    pub fn add_lost(&mut self, lost: LostAtStop) {
+    pub(crate) fn add_lost(&mut self, lost: LostAtStop) {
         self.lost_at_stops.push(lost);
         let many = self.lost_at_stops.len().saturating_sub(STOPS_MAX);
         self.lost_at_stops.drain(..many);
     }
 
     /// Records a clean end with the spans that are still refilled.
-    pub fn clear(self, refilled: &[Lost]) {
+    pub(crate) fn clear(self, refilled: &[Lost]) {
         let is_over = refilled.is_empty() && self.reset_ms == 0;
         let cleared = match is_over && self.lost_at_stops.is_empty() {
             true => fs::remove_file(&self.file),
@@ -245,7 +242,7 @@ impl RunningMark {
     }
 
     /// The process stops as it was told to, without its last snapshot.
-    pub fn keep_unsaved(self, refilled: &[Lost]) {
+    pub(crate) fn keep_unsaved(self, refilled: &[Lost]) {
         if !self.lost_at_stops.is_empty() {
             // Without room the last record stays.
             self.record_missing(refilled);

@@ -25,6 +25,7 @@ pub mod annotations;
 pub mod counters;
 pub(crate) mod document;
 #[cfg(test)]
+#[path = "tests/faults.rs"]
 pub(crate) mod faults;
 pub(crate) mod files;
 pub mod folder;
@@ -49,7 +50,7 @@ const FILE: &str = "reports.json";
 const LIST: &str = "reports";
 
 /// The content of the file.
-#[derive(Debug, Serialize, Deserialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 struct Contents {
     version: u64,
     reports: Vec<Json>,
@@ -72,25 +73,16 @@ impl State {
     ///
     /// # Errors
     /// Fails if it is not a folder, belongs to another daemon, or something in it cannot be read.
-    pub fn open(path: &Path, unix_secs: u32) -> Result<Self, StateError> {
+    pub(crate) fn open(path: &Path, unix_secs: u32) -> Result<Self, StateError> {
         let _locked = LockedFolder::open(STATE, path)?;
         let what = "the reports that were made at run time";
         let (file, contents) = Document::open(STATE, path, LIST, what, unix_secs)?;
-        Ok(Self {
-            _locked,
-            file,
-            contents: contents.unwrap_or(Contents {
-                version: VERSION,
-                reports: Vec::new(),
-                dropped: Vec::new(),
-            }),
-        })
+        Ok(Self { _locked, file, contents: contents.unwrap_or_default() })
     }
 
     /// The definitions, oldest first, as they were sent. An entry may be any JSON: somebody may
     /// have edited the file.
-    #[must_use]
-    pub fn reports(&self) -> &[Json] {
+    pub(crate) fn reports(&self) -> &[Json] {
         &self.contents.reports
     }
 
@@ -98,24 +90,26 @@ impl State {
     ///
     /// # Errors
     /// Fails if it cannot be written; then nothing has changed.
-    pub fn put(&mut self, name: &str, members: &Map<String, Json>) -> Result<(), StateError> {
+    pub(crate) fn put(
+        &mut self,
+        name: &str,
+        members: &Map<String, Json>,
+    ) -> Result<(), StateError> {
         let mut entry = Map::new();
         entry.insert("name".to_owned(), name.into());
         entry.extend(members.iter().map(|(k, v)| (k.clone(), v.clone())));
         let mut reports = self.without(name);
         reports.push(entry.into());
-        self.replace(reports)
+        self.write(reports, self.contents.dropped.clone())
     }
 
     /// Whether a definition is stored under that name.
-    #[must_use]
-    pub fn has(&self, name: &str) -> bool {
+    pub(crate) fn has(&self, name: &str) -> bool {
         self.reports().iter().any(|entry| is_named(entry, name))
     }
 
     /// The names of built-in reports that were dropped.
-    #[must_use]
-    pub fn dropped(&self) -> &[String] {
+    pub(crate) fn dropped(&self) -> &[String] {
         &self.contents.dropped
     }
 
@@ -124,7 +118,7 @@ impl State {
     ///
     /// # Errors
     /// Fails if it cannot be written; then nothing has changed.
-    pub fn remove(&mut self, name: &str) -> Result<(), StateError> {
+    pub(crate) fn remove(&mut self, name: &str) -> Result<(), StateError> {
         let mut dropped = self.contents.dropped.clone();
         if !self.has(name) && !dropped.iter().any(|it| it == name) {
             dropped.push(name.to_owned());
@@ -133,12 +127,7 @@ impl State {
     }
 
     fn without(&self, name: &str) -> Vec<Json> {
-        let others = self.reports().iter().filter(|other| !is_named(other, name));
-        others.cloned().collect()
-    }
-
-    fn replace(&mut self, reports: Vec<Json>) -> Result<(), StateError> {
-        self.write(reports, self.contents.dropped.clone())
+        self.reports().iter().filter(|other| !is_named(other, name)).cloned().collect()
     }
 
     fn write(&mut self, reports: Vec<Json>, dropped: Vec<String>) -> Result<(), StateError> {
@@ -155,7 +144,7 @@ impl State {
 ///
 /// # Errors
 /// A description of the problem.
-pub fn saved(path: &Path) -> Result<(Vec<Json>, Vec<String>), String> {
+pub(crate) fn saved(path: &Path) -> Result<(Vec<Json>, Vec<String>), String> {
     match read(path) {
         Ok(Ok(contents)) => Ok(contents.map(|it| (it.reports, it.dropped)).unwrap_or_default()),
         Ok(Err(reason)) => {
@@ -167,8 +156,7 @@ pub fn saved(path: &Path) -> Result<(Vec<Json>, Vec<String>), String> {
 
 /// Whether a folder may lack definitions that were saved: its file cannot be read, or one was set
 /// aside and is still there.
-#[must_use]
-pub fn lacks_reports(path: &Path) -> bool {
+pub(crate) fn lacks_reports(path: &Path) -> bool {
     let aside = format!("{FILE}.corrupt-");
     let mut names = fs::read_dir(path).into_iter().flatten().flatten().map(|it| it.file_name());
     saved(path).is_err() || names.any(|name| name.to_string_lossy().starts_with(&aside))
@@ -180,7 +168,7 @@ pub fn lacks_reports(path: &Path) -> bool {
 ///
 /// # Errors
 /// As for [`State::open`], and if writing fails or there is no room for a snapshot.
-pub fn check(path: &Path) -> Result<(Folder, u64), StateError> {
+pub(crate) fn check(path: &Path) -> Result<(Folder, u64), StateError> {
     let found = folder::check(STATE, path, snapshot_writer::bytes_needed(path))?;
     if found.0 == Folder::Present {
         // A corrupt file is reported at start, which continues.

@@ -80,7 +80,7 @@ impl<W: Write> RecordsWriter<W> {
     ///
     /// # Errors
     /// Errors of `to`.
-    pub fn new(mut to: W) -> io::Result<Self> {
+    pub(crate) fn new(mut to: W) -> io::Result<Self> {
         to.write_all(&MAGIC)?;
         to.write_all(&VERSION.to_le_bytes())?;
         let info = FrameInfo::new().block_size(BlockSize::Max1MB);
@@ -92,7 +92,7 @@ impl<W: Write> RecordsWriter<W> {
     ///
     /// # Errors
     /// As for [`bytes`](Self::bytes).
-    pub fn record(&mut self, record: &impl Serialize) -> io::Result<()> {
+    pub(crate) fn record(&mut self, record: &impl Serialize) -> io::Result<()> {
         let mut encoded = std::mem::take(&mut self.encoded);
         encoded.clear();
         let encoded = postcard::to_extend(record, encoded).map_err(io::Error::other)?;
@@ -105,7 +105,7 @@ impl<W: Write> RecordsWriter<W> {
     ///
     /// # Errors
     /// Errors of `to`, and if it is longer than readers accept.
-    pub fn bytes(&mut self, record: &[u8]) -> io::Result<()> {
+    pub(crate) fn bytes(&mut self, record: &[u8]) -> io::Result<()> {
         let length = record.len();
         if length > RECORD_BYTES_MAX {
             let error = format!("a record of {length} bytes is longer than {RECORD_BYTES_MAX}");
@@ -120,7 +120,7 @@ impl<W: Write> RecordsWriter<W> {
     ///
     /// # Errors
     /// Errors of `to`.
-    pub fn finish(mut self) -> io::Result<W> {
+    pub(crate) fn finish(mut self) -> io::Result<W> {
         self.frame.write_all(&0_u32.to_le_bytes())?;
         let mut to = self.frame.finish()?;
         to.write_all(&MAGIC)?;
@@ -133,7 +133,7 @@ impl<W: Write> RecordsWriter<W> {
 #[derive(Debug)]
 pub struct RecordsReader<R: Read> {
     frame: FrameDecoder<R>,
-    record: Vec<u8>,
+    pub(super) record: Vec<u8>,
     /// Records read so far.
     count: u64,
 }
@@ -143,7 +143,7 @@ impl<R: Read> RecordsReader<R> {
     ///
     /// # Errors
     /// Fails if it is not a snapshot.
-    pub fn new(mut from: R) -> Result<Self, ReadError> {
+    pub(crate) fn new(mut from: R) -> Result<Self, ReadError> {
         let (mut magic, mut version) = ([0; MAGIC.len()], [0; size_of::<u32>()]);
         fill(&mut from, &mut magic, 0)?;
         if magic != MAGIC {
@@ -162,7 +162,7 @@ impl<R: Read> RecordsReader<R> {
     ///
     /// # Errors
     /// Fails if the data is not as written.
-    pub fn advance(&mut self) -> Result<bool, ReadError> {
+    pub(crate) fn advance(&mut self) -> Result<bool, ReadError> {
         let mut length = [0; size_of::<u32>()];
         fill(&mut self.frame, &mut length, self.count)?;
         let length = u32::from_le_bytes(length) as usize;
@@ -198,17 +198,11 @@ impl<R: Read> RecordsReader<R> {
         ReadError::Checksum { after: self.count, problem }
     }
 
-    /// The current record, encoded.
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.record
-    }
-
     /// Decodes the current record.
     ///
     /// # Errors
     /// Fails if it is not of this kind.
-    pub fn record<T: DeserializeOwned>(&self) -> Result<T, ReadError> {
+    pub(crate) fn record<T: DeserializeOwned>(&self) -> Result<T, ReadError> {
         match postcard::take_from_bytes(&self.record) {
             Ok((record, [])) => Ok(record),
             Ok(_) | Err(_) => Err(self.damaged(Damage("it is not what was written"))),
@@ -216,8 +210,7 @@ impl<R: Read> RecordsReader<R> {
     }
 
     /// The error for an invalid current record.
-    #[must_use]
-    pub fn damaged(&self, damage: Damage) -> ReadError {
+    pub(crate) fn damaged(&self, damage: Damage) -> ReadError {
         ReadError::Damaged { record: self.count, damage }
     }
 }
@@ -255,7 +248,7 @@ mod tests {
         assert!(bytes.len() < 2_000, "compressed");
         let mut reader = RecordsReader::new(&bytes[..]).unwrap();
         assert!(reader.advance().unwrap());
-        assert_eq!(reader.bytes(), &vec![7; 100_000][..]);
+        assert_eq!(reader.record, vec![7; 100_000]);
         assert!(reader.advance().unwrap());
         assert!(!reader.advance().unwrap());
         assert_eq!(reader.record::<String>().unwrap(), "the last");

@@ -129,8 +129,7 @@ pub struct Cut {
 impl Cut {
     /// Takes the cut, with these counters of these sockets. Nothing is merged, or counted as
     /// merged, while the caller holds the lock.
-    #[must_use]
-    pub fn of(
+    pub(crate) fn of(
         live: &Live,
         (counters, sockets): (&Counters, &[SocketName]),
         history_from: Option<HistoryFrom>,
@@ -206,8 +205,7 @@ pub struct Contents {
 impl Contents {
     /// The monotonic time now, at `unix_ms` by the wall clock, as if the process that wrote it had
     /// continued. It stands still if the wall clock was set back.
-    #[must_use]
-    pub fn mono_now(&self, unix_ms: u64) -> u64 {
+    pub(crate) fn mono_now(&self, unix_ms: u64) -> u64 {
         let away = unix_ms.min(MOMENT_MAX).saturating_sub(self.unix_ms);
         self.mono_ms + away
     }
@@ -230,7 +228,11 @@ pub(crate) static WRITE_SNAPSHOT: Instrument = Instrument::new("stage/state/writ
 /// # Errors
 /// Errors of `to`, [`WriteError::Overtaken`] and [`WriteError::Stopped`]; the data written until
 /// then is useless.
-pub fn write<W: Write>(subject: Subject<'_>, cut: Cut, to: W) -> Result<(W, Written), WriteError> {
+pub(crate) fn write<W: Write>(
+    subject: Subject<'_>,
+    cut: Cut,
+    to: W,
+) -> Result<(W, Written), WriteError> {
     let mut writer = Writer {
         records: RecordsWriter::new(to)?,
         live: subject.live,
@@ -378,7 +380,7 @@ pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
 ///
 /// # Errors
 /// Fails if it is not as [`write()`] wrote it, or cannot be read; then `live` is sound but useless.
-pub fn restore(
+pub(crate) fn restore(
     from: impl Read,
     live: &mut Live,
     reports: Vec<(Definition, DefinedBy)>,

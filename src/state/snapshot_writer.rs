@@ -72,8 +72,7 @@ pub struct SnapshotFile {
 
 impl SnapshotFile {
     /// The snapshot of a folder, read through once. A damaged one is set aside and logged.
-    #[must_use]
-    pub fn open(dir: &Path, unix_secs: u32) -> Option<Self> {
+    pub(crate) fn open(dir: &Path, unix_secs: u32) -> Option<Self> {
         let opened = match files::open(&dir.join(FILE)) {
             Ok(files::Opened::Nothing) => return None,
             Ok(files::Opened::File(file)) => Ok(file),
@@ -92,7 +91,7 @@ impl SnapshotFile {
     ///
     /// # Errors
     /// Any I/O error.
-    pub fn reader(&self) -> io::Result<impl io::Read> {
+    pub(crate) fn reader(&self) -> io::Result<impl io::Read> {
         let mut file = &self.file;
         file.rewind()?;
         Ok(BufReader::with_capacity(BUFFER_BYTES, file))
@@ -100,7 +99,7 @@ impl SnapshotFile {
 }
 
 /// Renames an unreadable snapshot, and logs it.
-pub fn set_aside(dir: &Path, reason: &str, unix_secs: u32) {
+pub(crate) fn set_aside(dir: &Path, reason: &str, unix_secs: u32) {
     let file = dir.join(FILE);
     match files::set_aside(&file, "damaged", unix_secs) {
         Ok(aside) => error!(
@@ -183,16 +182,14 @@ pub struct Snapshots {
 
 impl Snapshots {
     /// For snapshots in `dir`, none written yet.
-    #[must_use]
-    pub fn new(dir: &Path, period: Duration) -> Arc<Self> {
+    pub(crate) fn new(dir: &Path, period: Duration) -> Arc<Self> {
         let snapshots = Self { dir: dir.to_owned(), ..Self::default() };
         snapshots.set_period(period);
         Arc::new(snapshots)
     }
 
     /// The current state.
-    #[must_use]
-    pub fn status(&self) -> SnapshotStatus {
+    pub(crate) fn status(&self) -> SnapshotStatus {
         let names = fs::read_dir(&self.dir).into_iter().flatten();
         let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut damaged: Vec<_> = names.filter(|name| name.starts_with(DAMAGED)).collect();
@@ -201,7 +198,7 @@ impl Snapshots {
     }
 
     /// Checks whether a snapshot can be written, and logs it if not; returns the result.
-    pub fn check(&self) -> bool {
+    pub(crate) fn check(&self) -> bool {
         let needed = bytes_needed(&self.dir);
         let found = folder::try_writing(STATE, &self.dir, needed);
         let free = files::free(&self.dir).unwrap_or_default();
@@ -221,18 +218,17 @@ impl Snapshots {
     }
 
     /// Why none can be written, as of the last attempt.
-    #[must_use]
-    pub fn why_failing(&self) -> Option<String> {
+    pub(crate) fn why_failing(&self) -> Option<String> {
         self.status.lock().error.clone()
     }
 
     /// Records the data restored at start.
-    pub fn set_restored(&self, restored: RestoredSnapshot) {
+    pub(crate) fn set_restored(&self, restored: RestoredSnapshot) {
         self.status.lock().restored = Some(restored);
     }
 
     /// Sets the interval; 0: only at the stop.
-    pub fn set_period(&self, period: Duration) {
+    pub(crate) fn set_period(&self, period: Duration) {
         self.status.lock().period_seconds = period.as_secs_f64();
     }
 }
@@ -328,7 +324,7 @@ impl std::fmt::Debug for SnapshotWriter {
 
 impl SnapshotWriter {
     /// Writes a snapshot every period until a stop is requested. Runs on its own thread.
-    pub fn run(&self, shutdown: &Shutdown) {
+    pub(crate) fn run(&self, shutdown: &Shutdown) {
         // Until the first one history goes on in the middle of a minute, which only its latest files
         // tell apart: not for long.
         let is_restored = self.snapshots.status.lock().restored.is_some();
@@ -363,7 +359,7 @@ impl SnapshotWriter {
     /// # Errors
     /// Fails if it cannot be written; that is logged and counted already, and the previous one
     /// still exists.
-    pub fn save(&self, at: CutAt, stop: &Shutdown) -> Result<(), WriteError> {
+    pub(crate) fn save(&self, at: CutAt, stop: &Shutdown) -> Result<(), WriteError> {
         let mut start = Instant::now();
         let result = self.write(at, stop, &mut start);
         if result.is_err() && stop.requested() {

@@ -83,12 +83,12 @@ pub struct Gauge(AtomicU64);
 
 impl Gauge {
     /// Sets the value.
-    pub fn set(&self, value: u64) {
+    pub(crate) fn set(&self, value: u64) {
         self.0.store(value, Ordering::Release);
     }
 
     /// Raises the value to the microseconds since `then`, if these are more.
-    pub fn raise_to_us_since(&self, then: Instant) {
+    pub(crate) fn raise_to_us_since(&self, then: Instant) {
         let us = then.elapsed().as_micros() as u64;
         self.0.fetch_max(us, Ordering::Release);
     }
@@ -113,7 +113,7 @@ pub struct WrappedCounter {
 impl WrappedCounter {
     /// Starts counting at this reading of the kernel; earlier counts are excluded. Call before the
     /// first [`raise_to`](Self::raise_to).
-    pub fn begin(&self, reading: u32) {
+    pub(crate) fn begin(&self, reading: u32) {
         let before = self.get();
         self.seen.store(reading.into(), Ordering::Release);
         let offset = before.wrapping_sub(reading.into());
@@ -121,14 +121,13 @@ impl WrappedCounter {
     }
 
     /// Returns the last reading of the kernel.
-    #[must_use]
-    pub fn reading(&self) -> u32 {
+    pub(crate) fn reading(&self) -> u32 {
         (self.seen.load(Ordering::Acquire) & u64::from(u32::MAX)) as u32
     }
 
     /// Takes over a reading. Threads may call this concurrently and in any order: a reading older
     /// than the last known one (by less than 2^31) changes nothing.
-    pub fn raise_to(&self, reading: u32) {
+    pub(crate) fn raise_to(&self, reading: u32) {
         let known = &self.seen;
         let mut before = known.load(Ordering::Relaxed);
         loop {
@@ -159,6 +158,41 @@ pub trait Reason {
     fn name_of(index: usize) -> &'static str;
 }
 
+/// An enum whose variants are numbered from 0 and have names, usually one counter each.
+macro_rules! counted {
+    ($(#[$doc:meta])* $Enum:ident { $($(#[$of:meta])* $Variant:ident = $name:literal,)+ }) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum $Enum {
+            $($(#[$of])* $Variant,)+
+        }
+
+        impl $Enum {
+            /// All variants, in order of their numbers.
+            pub const ALL: [Self; [$(Self::$Variant),+].len()] = [$(Self::$Variant),+];
+
+            /// Number of variants: the length of an array indexed by `as usize`.
+            pub const COUNT: usize = Self::ALL.len();
+
+            /// Its name, and that of its counter.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$Variant => $name,)+
+                }
+            }
+        }
+
+        impl $crate::telemetry::counter::Reason for $Enum {
+            fn name_of(index: usize) -> &'static str {
+                Self::ALL.get(index).map_or("", |it| it.name())
+            }
+        }
+    };
+}
+pub(crate) use counted;
+
 /// A counter for each of the `N` reasons `R`.
 #[derive(Debug)]
 pub struct CounterBy<R, const N: usize> {
@@ -176,12 +210,12 @@ impl<R: Reason, const N: usize> CounterBy<R, N> {
     }
 
     /// Adds one to the count of the reason with this number.
-    pub fn add_one(&self, reason: usize) {
+    pub(crate) fn add_one(&self, reason: usize) {
         self.counts[reason].add(1);
     }
 
     /// Adds to the count of the reason with this number.
-    pub fn add_many(&self, reason: usize, count: u64) {
+    pub(crate) fn add_many(&self, reason: usize, count: u64) {
         self.counts[reason].add(count);
     }
 
@@ -192,8 +226,7 @@ impl<R: Reason, const N: usize> CounterBy<R, N> {
     }
 
     /// Returns the sum over all reasons.
-    #[must_use]
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         self.get().iter().sum()
     }
 }

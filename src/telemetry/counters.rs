@@ -121,14 +121,13 @@ counters! {
 
 impl SocketCounters {
     /// Requests that have left the temporary pool, one way or the other.
-    #[must_use]
-    pub fn requests_left(&self) -> u64 {
+    pub(crate) fn requests_left(&self) -> u64 {
         let (popped, overwritten) = (&self.requests_popped, &self.requests_overwritten);
         popped.get().saturating_add(overwritten.get())
     }
 
     /// Adds the counts of a decoded batch; the ring counts what was pushed.
-    pub fn add_decoded(&self, counts: &DecodeCounts) {
+    pub(crate) fn add_decoded(&self, counts: &DecodeCounts) {
         self.datagrams_accepted.add(counts.datagrams_accepted);
         self.datagrams_invalid.add(&counts.datagrams_invalid);
         self.requests_decoded.add(counts.requests_decoded);
@@ -136,13 +135,15 @@ impl SocketCounters {
         self.elements_mended.add(&counts.repaired);
     }
 
-    /// Everything lost before it could be counted in a report: packets that the kernel dropped or
-    /// that could not be received, and requests that gave way to newer ones.
-    #[must_use]
-    pub fn lost(&self) -> u64 {
-        let parts =
-            [self.kernel_drops.get(), self.requests_overwritten.get(), self.receive_errors.get()];
-        parts.iter().sum()
+    /// What was lost before it could be counted in a report: packets that the kernel dropped,
+    /// requests that gave way to newer ones, and packets that could not be received.
+    pub(super) fn losses(&self) -> [u64; 3] {
+        [self.kernel_drops.get(), self.requests_overwritten.get(), self.receive_errors.get()]
+    }
+
+    /// All losses.
+    pub(crate) fn lost(&self) -> u64 {
+        self.losses().iter().sum()
     }
 }
 

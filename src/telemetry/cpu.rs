@@ -17,15 +17,13 @@ pub struct CpuTimes {
 }
 
 /// Returns the CPU time of the process, ended threads included.
-#[must_use]
-pub fn process() -> Option<CpuTimes> {
+pub(crate) fn process() -> Option<CpuTimes> {
     read(Path::new("/proc/self/stat")).map(|(_, times)| times)
 }
 
 /// Returns the CPU time of the present threads whose name satisfies `wanted`, or `None` if there is
 /// no such thread.
-#[must_use]
-pub fn threads(wanted: impl Fn(&str) -> bool) -> Option<CpuTimes> {
+pub(crate) fn threads(wanted: impl Fn(&str) -> bool) -> Option<CpuTimes> {
     let tasks = std::fs::read_dir("/proc/self/task").ok()?;
     tasks
         .filter_map(|task| read(&task.ok()?.path().join("stat")))

@@ -31,7 +31,7 @@ pub type LogControl = reload::Handle<LevelFilter, Registry>;
 ///
 /// # Errors
 /// If the log is set up already.
-pub fn init(format: LogFormat, level: Level) -> Result<LogControl, TryInitError> {
+pub(crate) fn init(format: LogFormat, level: Level) -> Result<LogControl, TryInitError> {
     let (filter, control) = reload::Layer::new(LevelFilter::from_level(level));
     let lines = fmt::layer().with_writer(io::stderr);
     let lines = match format {
@@ -39,8 +39,7 @@ pub fn init(format: LogFormat, level: Level) -> Result<LogControl, TryInitError>
         LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).with_target(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
-    let log = tracing_subscriber::registry().with(filter).with(lines);
-    log.try_init().map(|()| control)
+    tracing_subscriber::registry().with(filter).with(lines).try_init().map(|()| control)
 }
 
 /// Lets one line through in a time span and counts the others. One for each place that logs; shared
@@ -85,7 +84,7 @@ impl Limit {
 
     /// Returns the number of lines held back once the next one may pass, if there are any: the last
     /// ones of a burst are told although no other follows.
-    pub fn overdue(&self, now_ms: u64) -> Option<u64> {
+    pub(crate) fn overdue(&self, now_ms: u64) -> Option<u64> {
         let (next, held_back) = (&self.next_ms, &self.held_back);
         let is_due = now_ms >= next.load(Ordering::Relaxed);
         let held_back = is_due.then(|| held_back.swap(0, Ordering::Relaxed))?;

@@ -11,33 +11,9 @@ use super::Counters;
 /// Shortest time between two lines, milliseconds.
 const APART_MS: u64 = 60_000;
 
-/// The kinds of losses.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-struct Lost {
-    kernel_drops: u64,
-    requests_overwritten: u64,
-    receive_errors: u64,
-}
-
-impl Lost {
-    fn of(counters: &Counters) -> Self {
-        let total = counters.total();
-        Self {
-            kernel_drops: total.kernel_drops.get(),
-            requests_overwritten: total.requests_overwritten.get(),
-            receive_errors: total.receive_errors.get(),
-        }
-    }
-
-    fn since(self, before: Self) -> Self {
-        Self {
-            kernel_drops: self.kernel_drops.saturating_sub(before.kernel_drops),
-            requests_overwritten: self
-                .requests_overwritten
-                .saturating_sub(before.requests_overwritten),
-            receive_errors: self.receive_errors.saturating_sub(before.receive_errors),
-        }
-    }
+/// What was lost between two readings of [`SocketCounters::losses`](super::SocketCounters).
+fn between(before: [u64; 3], now: [u64; 3]) -> [u64; 3] {
+    std::array::from_fn(|at| now[at].saturating_sub(before[at]))
 }
 
 /// Logs losses.
@@ -45,33 +21,32 @@ impl Lost {
 pub struct LossLog {
     counters: Counters,
     /// The losses that have been logged.
-    told: Lost,
+    told: [u64; 3],
     told_ms: Option<u64>,
 }
 
 impl LossLog {
     /// Begins with what these counters say now.
-    #[must_use]
-    pub fn new(counters: Counters) -> Self {
-        Self { told: Lost::of(&counters), counters, told_ms: None }
+    pub(crate) fn new(counters: Counters) -> Self {
+        Self { told: counters.total().losses(), counters, told_ms: None }
     }
 
     /// Logs what was lost since the last line, if anything and that is long ago.
-    pub fn look(&mut self, now_ms: u64) {
+    pub(crate) fn look(&mut self, now_ms: u64) {
         if self.told_ms.is_none_or(|told_ms| told_ms + APART_MS <= now_ms) && self.tell() {
             self.told_ms = Some(now_ms);
         }
     }
 
     /// Logs what was lost since the last line; returns whether anything was.
-    pub fn tell(&mut self) -> bool {
-        let now = Lost::of(&self.counters);
-        let lost = now.since(self.told);
+    pub(crate) fn tell(&mut self) -> bool {
+        let now = self.counters.total().losses();
+        let lost = between(self.told, now);
         self.told = now;
-        if lost == Lost::default() {
+        if lost == [0; 3] {
             return false;
         }
-        let Lost { kernel_drops, requests_overwritten, receive_errors } = lost;
+        let [kernel_drops, requests_overwritten, receive_errors] = lost;
         warn!(
             kernel_drops,
             requests_overwritten,
@@ -94,18 +69,18 @@ mod tests {
         let mut log = LossLog::new(counters.clone());
         let untold = |log: &mut LossLog, now_ms| {
             log.look(now_ms);
-            Lost::of(&counters).since(log.told)
+            between(log.told, counters.total().losses())
         };
-        assert_eq!((untold(&mut log, 0), log.told_ms), (Lost::default(), None));
+        assert_eq!((untold(&mut log, 0), log.told_ms), ([0; 3], None));
         counters.sockets[1].requests_overwritten.add(7);
-        assert_eq!(untold(&mut log, 1_000), Lost::default());
+        assert_eq!(untold(&mut log, 1_000), [0; 3]);
         assert_eq!(log.told_ms, Some(1_000));
         counters.sockets[0].kernel_drops.raise_to(8);
-        assert_eq!(untold(&mut log, 2_000).kernel_drops, 3);
-        assert_eq!(untold(&mut log, 60_999).kernel_drops, 3);
-        assert_eq!(untold(&mut log, 61_000), Lost::default());
+        assert_eq!(untold(&mut log, 2_000), [3, 0, 0]);
+        assert_eq!(untold(&mut log, 60_999), [3, 0, 0]);
+        assert_eq!(untold(&mut log, 61_000), [0; 3]);
         assert_eq!(log.told_ms, Some(61_000));
-        assert_eq!(untold(&mut log, 200_000), Lost::default());
+        assert_eq!(untold(&mut log, 200_000), [0; 3]);
         assert_eq!(log.told_ms, Some(61_000), "nothing more was lost");
         counters.sockets[0].kernel_drops.raise_to(9);
         assert!(log.tell() && !log.tell());

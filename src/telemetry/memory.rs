@@ -2,8 +2,7 @@
 
 /// Returns the size of the process's address space and of its resident part, bytes; `None` where
 /// there is no such `/proc`.
-#[must_use]
-pub fn process_bytes() -> Option<[u64; 2]> {
+pub(crate) fn process_bytes() -> Option<[u64; 2]> {
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
     let pages = text.split_ascii_whitespace().map(|pages| pages.parse().ok());
     let mut bytes =

@@ -44,13 +44,17 @@ pub struct Reading {
 
 impl Reading {
     /// Creates a number that is looked up on demand.
-    pub fn new(kind: Kind, name: &'static str, help: &'static str, value: impl Into<Json>) -> Self {
+    pub(crate) fn new(
+        kind: Kind,
+        name: &'static str,
+        help: &'static str,
+        value: impl Into<Json>,
+    ) -> Self {
         Self { name, metric: None, help, kind, value: value.into() }
     }
 
     /// Returns the count, summed over all reasons.
-    #[must_use]
-    pub fn total(&self) -> u64 {
+    pub(crate) fn total(&self) -> u64 {
         let count = |value: &Json| value.as_u64().or(value.as_f64().map(|number| number as u64));
         match &self.value {
             Json::Object(reasons) => reasons.values().filter_map(count).sum(),
@@ -100,14 +104,12 @@ pub struct Group {
 
 impl Group {
     /// Creates a group of numbers only.
-    #[must_use]
-    pub fn new(place: Place, readings: Vec<Reading>) -> Self {
+    pub(crate) fn new(place: Place, readings: Vec<Reading>) -> Self {
         Self { place, labels: Vec::new(), texts: Map::new(), readings }
     }
 
     /// Creates an element of a list, identified by its index and its description.
-    #[must_use]
-    pub fn listed(
+    pub(crate) fn listed(
         place: Place,
         at: usize,
         (label, is): (&'static str, String),
@@ -121,15 +123,12 @@ impl Group {
     }
 
     /// Returns the value of a number, by reason if it is counted so.
-    #[must_use]
-    pub fn value(&self, name: &str) -> Option<Json> {
-        let named = self.readings.iter().find(|it| it.name == name);
-        named.map(|it| it.value.clone())
+    pub(crate) fn value(&self, name: &str) -> Option<Json> {
+        self.readings.iter().find(|it| it.name == name).map(|it| it.value.clone())
     }
 
     /// Adds members other than numbers; `texts` has to be an object.
-    #[must_use]
-    pub fn with_texts(mut self, texts: Json) -> Self {
+    pub(crate) fn with_texts(mut self, texts: Json) -> Self {
         if let Json::Object(texts) = texts {
             self.texts = texts;
         }
@@ -137,10 +136,8 @@ impl Group {
     }
 
     /// Returns the count of a number, or 0 if there is no such number.
-    #[must_use]
-    pub fn count(&self, name: &str) -> u64 {
-        let named = self.readings.iter().find(|it| it.name == name);
-        named.map_or(0, Reading::total)
+    pub(crate) fn count(&self, name: &str) -> u64 {
+        self.readings.iter().find(|it| it.name == name).map_or(0, Reading::total)
     }
 
     fn members(&self) -> Map<String, Json> {
@@ -157,8 +154,7 @@ impl Group {
 }
 
 /// Builds the object of `GET /api/v1/status`.
-#[must_use]
-pub fn object(groups: &[Group]) -> Map<String, Json> {
+pub(crate) fn object(groups: &[Group]) -> Map<String, Json> {
     let mut object = Map::new();
     for group in groups {
         match group.place {

@@ -34,8 +34,7 @@ pub struct Counters {
 
 impl Counters {
     /// Creates counters for `sockets` sockets, all zero.
-    #[must_use]
-    pub fn new(sockets: usize) -> Self {
+    pub(crate) fn new(sockets: usize) -> Self {
         Self {
             sockets: (0..sockets).map(|_| Arc::default()).collect(),
             merge: Arc::default(),
@@ -49,8 +48,7 @@ impl Counters {
     }
 
     /// Returns the sources of Squid's lines, with their ring counters as they are now.
-    #[must_use]
-    pub fn followed(&self) -> Followed {
+    pub(crate) fn followed(&self) -> Followed {
         // Their sockets come last.
         let first = self.sockets.len().saturating_sub(self.squids.len());
         let squids = self.squids.iter().zip(self.sockets.iter().skip(first));
@@ -58,8 +56,7 @@ impl Counters {
     }
 
     /// Returns the sum over all sockets.
-    #[must_use]
-    pub fn total(&self) -> SocketCounters {
+    pub(crate) fn total(&self) -> SocketCounters {
         let total = SocketCounters::default();
         self.sockets.iter().for_each(|it| total.absorb(it));
         total

@@ -212,6 +212,12 @@ pub(crate) fn numbered<N: fmt::Display + PartialEq + From<u8>>(
     format!("{number} {what}")
 }
 
+/// Items, with `between` between them.
+pub(crate) fn joined<T: fmt::Display>(items: impl IntoIterator<Item = T>, between: &str) -> String {
+    let items = items.into_iter().map(|it| it.to_string());
+    items.collect::<Vec<_>>().join(between)
+}
+
 /// Formats microseconds like [`secs`].
 pub(crate) fn micros(us: u64) -> String {
     secs(us as f64 / 1e6)

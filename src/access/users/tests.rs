@@ -39,8 +39,7 @@ fn files_and_variables_lose_their_line_end_and_nothing_else() {
     assert_eq!(&*users.by_token(token.as_bytes()).unwrap().name.unwrap(), "lee");
     assert_eq!(users.by_token(b"0123456789abcdee"), None);
     assert_eq!(users.by_token(b""), None);
-    assert_eq!(users.role_of("lee"), Some(Role::Read));
-    assert_eq!(users.role_of("kim"), None);
+    assert_eq!(by_password(&users, "kim", b"x"), None);
 }
 
 #[test]

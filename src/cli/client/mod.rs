@@ -123,10 +123,11 @@ impl Client {
     /// [`ClientError::Usage`].
     pub fn at(url: &str, flags: &AccessFlags) -> Result<Self, ClientError> {
         let token = credentials::token(flags.token_file.as_deref()).map_err(ClientError::Usage)?;
+        let (url, own) = address::split(url).map_err(ClientError::Usage)?;
         let roots = ("--ca-file", flags.ca_file.as_deref());
-        Self::with(url, token, |settings, url| {
-            roots::agent(settings, url, roots, flags.own_certificate.as_deref())
-        })
+        let agent = roots::agent(settings(), &url, roots, flags.own_certificate.as_deref());
+        let agent = agent.map_err(ClientError::Usage)?;
+        Ok(Self { url, authorization: own.or(token), agent, longest: ANSWER_MAX })
     }
 
     /// A client that believes whatever answers, and therefore sends no credentials: to find out
@@ -135,26 +136,9 @@ impl Client {
     /// # Errors
     /// [`ClientError::Usage`].
     pub fn credulous(url: &str) -> Result<Self, ClientError> {
-        Self::with(url, None, |settings, _| Ok(roots::credulous_agent(settings)))
-    }
-
-    fn with(
-        url: &str,
-        authorization: Option<Secret>,
-        agent: impl FnOnce(ConfigBuilder<AgentScope>, &str) -> Result<Agent, String>,
-    ) -> Result<Self, ClientError> {
-        let (url, own) = address::split(url).map_err(ClientError::Usage)?;
-        let settings = Agent::config_builder()
-            .http_status_as_error(false)
-            .proxy(None)
-            .max_redirects(0)
-            .timeout_connect(Some(CONNECT_MAX));
-        Ok(Self {
-            agent: agent(settings, &url).map_err(ClientError::Usage)?,
-            url,
-            authorization: own.or(authorization),
-            longest: ANSWER_MAX,
-        })
+        let (url, authorization) = address::split(url).map_err(ClientError::Usage)?;
+        let agent = roots::credulous_agent(settings());
+        Ok(Self { url, authorization, agent, longest: ANSWER_MAX })
     }
 
     /// Sets another time limit for answers.
@@ -308,6 +292,10 @@ impl Client {
             },
         }
     }
+}
+
+fn settings() -> ConfigBuilder<AgentScope> {
+    roots::settings().timeout_connect(Some(CONNECT_MAX))
 }
 
 fn read(answer: &mut Response<Body>, bytes_max: u64) -> Result<String, String> {

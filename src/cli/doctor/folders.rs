@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{Finding, HISTORY_DIR, STATE_DIR, Verdict, used};
+use super::{Finding, HISTORY_DIR, STATE_DIR, used};
 use crate::config::Config;
 use crate::config::data_folder::USUAL;
 use crate::config::units::rounded_bytes;
@@ -20,7 +20,7 @@ pub(super) fn kept(config: &Config) -> Option<Finding> {
         "--data DIR, or data.dir in the configuration\n\
          or make the folder where it is by default: mkdir -p {USUAL} && chown USER {USUAL}"
     );
-    (!is_kept).then(|| Finding::right("data.dir", found).unless(false, Verdict::Better, change))
+    (!is_kept).then(|| Finding::better("data.dir", found, change))
 }
 
 /// Checks whether `state.dir` can be written or created, and has room.
@@ -31,15 +31,13 @@ pub(super) fn state_dir(config: &Config, serving: Option<&str>) -> Option<Findin
 
 /// Checks `history.dir` likewise, and says how long its space lasts.
 pub(super) fn history_dir(config: &Config, serving: Option<&str>) -> Vec<Finding> {
-    let Some(dir) = config.history.dir.as_deref() else {
-        return Vec::new();
-    };
+    let Some(dir) = config.history.dir.as_deref() else { return Vec::new() };
     let min = config.history.free_min as u64;
     let found = folder::check(folder::HISTORY, dir, min);
     let unreadable = found.is_ok().then(|| unreadable_history(config, dir));
     let found = match unreadable.flatten() {
         None => folder_found(HISTORY_DIR, dir, found, serving),
-        Some(why) => Finding::wrong(HISTORY_DIR, why, MANIFEST.to_owned()),
+        Some(why) => Finding::wrong(HISTORY_DIR, why, MANIFEST),
     };
     let lasting = disk_plan::lasting(config).join("\n");
     let lasting = format!("{}:\n{lasting}", disk_plan::assumption());

@@ -1,5 +1,6 @@
 //! Findings of `doctor` on this machine, for settings that fit it and settings that do not.
 
+use super::inputs::holds;
 use super::*;
 
 #[test]
@@ -145,7 +146,8 @@ fn all_sockets_together_hold_what_the_machine_allows() {
         return;
     };
     let each = 1_000_000_000;
-    let buffer = RecvBuffer { asked_bytes: each, granted_bytes: each, kernel_bytes: 2 * each };
+    let buffer =
+        socket::RecvBuffer { asked_bytes: each, granted_bytes: each, kernel_bytes: 2 * each };
     let sockets = vec![buffer; usize::try_from(allowed).unwrap() / each + 1];
     let plan = MemoryPlan::of(&config(&FREE)).granted(&sockets, Some(allowed));
     let kernel = udp_memory(&plan, allowed);

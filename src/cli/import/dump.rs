@@ -109,10 +109,7 @@ impl Parser<'_> {
             name = self.name()?;
         }
         let body = if self.symbol(b'(') {
-            match self.skip_brackets() {
-                true => self.options(),
-                false => Body::Cut,
-            }
+            if self.skip_brackets() { self.options() } else { Body::Cut }
         } else if self.word("LIKE") {
             Body::Like
         } else {

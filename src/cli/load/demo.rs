@@ -121,8 +121,7 @@ impl Shop {
             left < 0.0
         });
         // Rounding may leave a remainder.
-        let found = found.or_else(|| CAST.scripts().next());
-        found.expect("the cast has scripts")
+        found.or_else(|| CAST.scripts().next()).expect("the cast has scripts")
     }
 
     fn request(&mut self, site: &Site, script: &Script, at: Duration) -> Request {
@@ -178,10 +177,7 @@ impl Shop {
             let tags = ["http", server, operation];
             add_call(&mut request, tags, 1, (waited, Duration::ZERO));
         }
-        let calls = match failing || unpaid {
-            true => &[][..],
-            false => &calls[&script.calls][..],
-        };
+        let calls = if failing || unpaid { &[][..] } else { &calls[&script.calls][..] };
         let mut late = match slowed {
             true => time.mul_f64(rng.random_range(4.0..9.0)),
             false => Duration::ZERO,
@@ -190,10 +186,7 @@ impl Shop {
             let hits = Poisson::new(call.hits).expect("a mean above zero");
             let hits = hits.sample(rng) as u32;
             let reads = call.backend == "replica";
-            let late = match reads {
-                true => std::mem::take(&mut late),
-                false => Duration::ZERO,
-            };
+            let late = if reads { std::mem::take(&mut late) } else { Duration::ZERO };
             if hits == 0 && late.is_zero() {
                 continue;
             }

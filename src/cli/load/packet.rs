@@ -79,9 +79,7 @@ pub(super) fn pad_to(request: &mut Request, bytes: usize) {
         let missing = bytes.saturating_sub(request.encoded_len());
         // Field number and length take two bytes up to 127 bytes of text; longer gaps take more
         // words.
-        let Some(text_bytes) = missing.checked_sub(2) else {
-            return;
-        };
+        let Some(text_bytes) = missing.checked_sub(2) else { return };
         let text_bytes = match text_bytes {
             // 128 would leave one byte that no word can fill.
             128 => 64,

@@ -26,8 +26,7 @@ pub struct Summary {
 impl Summary {
     /// Planned packets that were not sent.
     pub fn missed(&self) -> u64 {
-        let planned = self.sent.planned.unwrap_or_default();
-        planned.saturating_sub(self.totals.packets)
+        self.sent.planned.unwrap_or_default().saturating_sub(self.totals.packets)
     }
 
     /// The summary as a JSON object.

@@ -117,8 +117,7 @@ impl Tally {
 /// A tag set as texts, since indexes differ from packet to packet.
 fn tag_set<'a>(request: &'a Request, names: &[u32], values: &[u32]) -> Vec<[Option<&'a [u8]>; 2]> {
     let text = |index: &u32| Some(request.dictionary.get(*index as usize)?.as_slice());
-    let pairs = names.iter().zip(values);
-    pairs.map(|(name, value)| [text(name), text(value)]).collect()
+    names.iter().zip(values).map(|(name, value)| [text(name), text(value)]).collect()
 }
 
 /// A nested request as a packet without further requests.

@@ -22,8 +22,10 @@ const YELLOW: &str = "\u{1b}[33m";
 const DIM: &str = "\u{1b}[2m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// Times in seconds from which on a request is slow, or very slow.
-const SLOW_SECS: (f64, f64) = (0.3, 1.0);
+/// Seconds from which on a request is slow.
+const SLOW_SECS: f64 = 0.3;
+/// Seconds from which on it is very slow.
+const VERY_SLOW_SECS: f64 = 1.0;
 
 /// Prints rows in columns.
 #[derive(Debug)]
@@ -114,12 +116,10 @@ impl Columns {
 }
 
 fn slowness(secs: f64) -> &'static str {
-    if secs >= SLOW_SECS.1 {
-        RED
-    } else if secs >= SLOW_SECS.0 {
-        YELLOW
-    } else {
-        ""
+    match secs {
+        VERY_SLOW_SECS.. => RED,
+        SLOW_SECS.. => YELLOW,
+        _ => "",
     }
 }
 

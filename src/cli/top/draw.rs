@@ -259,10 +259,7 @@ fn caption(table: &Table, layout: &Layout, focused: bool, typing: bool) -> Line<
         text.push_str(&format!("  filter: {}{cursor}", table.filter));
     }
     text += &layout.left_out(table);
-    let style = match focused {
-        true => Style::new().add_modifier(Modifier::BOLD),
-        false => DIM,
-    };
+    let style = if focused { Style::new().add_modifier(Modifier::BOLD) } else { DIM };
     Line::styled(text, style)
 }
 

@@ -61,10 +61,7 @@ impl Layout {
     /// How many columns of a table are shown, if there is no room for all; to follow its title.
     pub fn left_out(&self, table: &Table) -> String {
         let (shown, all) = (self.columns.len(), table.content.columns.len());
-        match shown < all {
-            true => format!("  {shown} of {all} columns"),
-            false => String::new(),
-        }
+        if shown < all { format!("  {shown} of {all} columns") } else { String::new() }
     }
 
     /// The headings, with a mark at the sorted one.
@@ -117,8 +114,7 @@ fn natural(table: &Table, scales: &[Option<Scale>]) -> Vec<usize> {
         // Room for the mark of the sorted column.
         widths.fold(width(&column.title) + 1, usize::max)
     };
-    let columns = table.content.columns.iter();
-    columns.zip(scales).map(widest).collect()
+    table.content.columns.iter().zip(scales).map(widest).collect()
 }
 
 #[cfg(test)]

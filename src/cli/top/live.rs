@@ -51,8 +51,7 @@ impl Drop for TerminalGuard {
 pub fn run(client: Client, mut model: Model, colour: bool, shutdown: &Shutdown) -> io::Result<()> {
     let mut query = model.query();
     let (queries, updates) = poll::start(client, query.clone())?;
-    let watch = thread::Builder::new().name("terminal".to_owned());
-    watch.spawn(end_with_terminal)?;
+    thread::Builder::new().name("terminal".to_owned()).spawn(end_with_terminal)?;
     let mut screen = TerminalGuard(ratatui::try_init()?);
     let mut changed = true;
     while !shutdown.requested() {

@@ -319,8 +319,7 @@ impl Model {
     fn group(&mut self) {
         let view = self.view_mut();
         let mut choices = view.tables.iter().map(|table| &table.content.choices[..]);
-        let choices = choices.find(|choices| !choices.is_empty());
-        let choices = choices.unwrap_or_default();
+        let choices = choices.find(|choices| !choices.is_empty()).unwrap_or_default();
         let next = match &view.tag {
             None => choices.first(),
             Some(tag) => {

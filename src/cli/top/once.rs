@@ -12,7 +12,7 @@ use super::table::Table;
 use crate::cli::Failure;
 use crate::cli::client::{Client, ClientError};
 use crate::cli::format::{clock, grouped, number, secs, visible};
-use crate::value::text::counted;
+use crate::value::text::{counted, joined};
 
 /// Rows of the first table, and of each other table.
 const ROWS: (usize, usize) = (20, 5);
@@ -53,12 +53,10 @@ pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, 
             table => table?,
         };
         if let Some(name) = table.unknown_sort() {
-            let known = table.content.columns.iter();
-            let known: Vec<&str> = known.map(|column| column.name.as_str()).collect();
             return Err(Failure::usage(format!(
                 "--sort: there is no column {}; accepted: {}",
                 visible(name),
-                known.join(", ")
+                joined(table.content.columns.iter().map(|column| &column.name), ", ")
             )));
         }
         let rows = match (flags.limit, at) {

@@ -135,8 +135,7 @@ fn update(serial: u64, error: ClientError) -> Update {
 }
 
 fn unix_secs() -> u64 {
-    let now = SystemTime::UNIX_EPOCH.elapsed();
-    now.unwrap_or_default().as_secs()
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default().as_secs()
 }
 
 /// Fetches views and counters.
@@ -160,11 +159,8 @@ impl Poller {
         let step = interval.as_secs().clamp(1, 3_600);
         let from = unix_secs().saturating_sub((step * PAST_POINTS).min(3_600));
         let path = format!("/api/v1/reports/info/series?metric={metric}&from={from}&step={step}");
-        let Ok(answer) = self.client.get(&path) else {
-            return Vec::new();
-        };
-        let points = answer["points"].as_array().into_iter().flatten();
-        points.map(Json::as_f64).collect()
+        let Ok(answer) = self.client.get(&path) else { return Vec::new() };
+        answer["points"].as_array().into_iter().flatten().map(Json::as_f64).collect()
     }
 
     /// Fetches the counters, and the last minutes.

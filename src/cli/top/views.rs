@@ -62,8 +62,7 @@ impl ReportInfo {
 
     /// Its keys without the legacy one, which repeats them.
     fn own_keys(&self) -> impl Iterator<Item = &str> + Clone {
-        let keys = self.keys.iter().map(String::as_str);
-        keys.filter(|key| *key != "index_value")
+        self.keys.iter().map(String::as_str).filter(|key| *key != "index_value")
     }
 
     /// The column to sort by initially: time, else a count, else any number.
@@ -75,8 +74,7 @@ impl ReportInfo {
             let wanted = WANTED.iter().position(|wanted| column.name == *wanted);
             wanted.unwrap_or(WANTED.len() + usize::from(no_number))
         };
-        let first = self.columns.iter().min_by_key(rank)?;
-        Some(first.name.as_str())
+        Some(self.columns.iter().min_by_key(rank)?.name.as_str())
     }
 }
 
@@ -207,8 +205,7 @@ pub fn any(info: &ReportInfo, body: &Json) -> Content {
 /// The list of reports.
 pub fn list(body: &Json) -> Content {
     let row = |report: &Json| {
-        let info = ReportInfo::of(report);
-        let keys = info.own_keys().collect::<Vec<_>>().join(", ");
+        let keys = ReportInfo::of(report).own_keys().collect::<Vec<_>>().join(", ");
         let name = report["name"].as_str().unwrap_or_default();
         let window = report["window_seconds"].as_f64().filter(|secs| *secs > 0.0);
         let more = [
@@ -281,8 +278,7 @@ pub fn about(request: &Json) -> Vec<(&'static str, String)> {
         ["doc_size", "memory_footprint", "mem_peak_usage"].map(|name| shown(name, Unit::Kib));
     let status = shown("status", Unit::Plain);
     let count = shown("req_count", Unit::Count);
-    let at = request["timestamp"].as_u64();
-    let at = at.map_or_else(String::new, clock);
+    let at = request["timestamp"].as_u64().map_or_else(String::new, clock);
     let mut lines = vec![
         ("script", script),
         ("server, host", format!("{server}, {host}  {schema}")),

@@ -95,8 +95,7 @@ impl PartialEq for Pattern {
 
 impl Change {
     /// The key that holds the match.
-    #[must_use]
-    pub const fn form(&self) -> &'static str {
+    pub(crate) const fn form(&self) -> &'static str {
         match self {
             Self::Pattern(..) => "pattern",
             Self::Cut(_) => "cut",
@@ -106,8 +105,7 @@ impl Change {
     }
 
     /// The text to search for, as given; `None` for digits.
-    #[must_use]
-    pub fn pattern(&self) -> Option<&str> {
+    pub(crate) fn pattern(&self) -> Option<&str> {
         match self {
             Self::Pattern(pattern, _) => Some(pattern.0.as_str()),
             Self::Cut(text) | Self::Prefix(text, _) => Some(text),
@@ -116,8 +114,7 @@ impl Change {
     }
 
     /// The replacement, as given.
-    #[must_use]
-    pub fn replace(&self) -> &str {
+    pub(crate) fn replace(&self) -> &str {
         match self {
             Self::Pattern(_, template) => &template.source,
             Self::Cut(_) => "",

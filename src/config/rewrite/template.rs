@@ -29,7 +29,7 @@ impl Template {
     ///
     /// # Errors
     /// A description of the problem, in a few words.
-    pub fn parse(source: &str, regex: &Regex) -> Result<Self, String> {
+    pub(crate) fn parse(source: &str, regex: &Regex) -> Result<Self, String> {
         let marks = r"\$(?:(?<dollar>\$)|\{(?<name>[^}]*)(?<end>\}?)|(?<number>[0-9]{1,2}))?|\\(?<escaped>[0-9])";
         let marks = Regex::new(marks).expect("a test uses it");
         let mut pieces = Vec::new();
@@ -58,8 +58,7 @@ impl Template {
     }
 
     /// Returns whether the template refers to any group.
-    #[must_use]
-    pub fn has_groups(&self) -> bool {
+    pub(crate) fn has_groups(&self) -> bool {
         let mut pieces = self.pieces.iter();
         pieces.any(|piece| matches!(piece, Piece::Group(_)))
     }

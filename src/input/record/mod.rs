@@ -33,7 +33,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub use self::counts::DecodeCounts;
 pub(super) use self::counts::bump;
 pub use self::hasher::{Hasher, TagSetHasher};
-pub(crate) use self::reject::counted;
 pub use self::reject::{Example, RejectReason, Repair};
 pub use self::seconds::{is_unmeasured, micros};
 pub(super) use self::strings::Interned;
@@ -41,6 +40,7 @@ pub use self::text::TextLimits;
 pub(super) use self::writer::{Numbers, RecordWriter, TagSetWriter};
 
 use self::hasher::ABSENT;
+pub(crate) use crate::telemetry::counter::counted;
 
 /// The destination of records: a block of the ring, or any `Vec<u8>`.
 pub trait RecordSink {

@@ -6,40 +6,7 @@
 
 use serde::Serialize;
 
-/// An enum whose variants are numbered from 0 and have names, usually one counter each.
-macro_rules! counted {
-    ($(#[$doc:meta])* $Enum:ident { $($(#[$of:meta])* $Variant:ident = $name:literal,)+ }) => {
-        $(#[$doc])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-        #[repr(u8)]
-        pub enum $Enum {
-            $($(#[$of])* $Variant,)+
-        }
-
-        impl $Enum {
-            /// All variants, in order of their numbers.
-            pub const ALL: [Self; [$(Self::$Variant),+].len()] = [$(Self::$Variant),+];
-
-            /// Number of variants: the length of an array indexed by `as usize`.
-            pub const COUNT: usize = Self::ALL.len();
-
-            /// Its name, and that of its counter.
-            #[must_use]
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(Self::$Variant => $name,)+
-                }
-            }
-        }
-
-        impl $crate::telemetry::counter::Reason for $Enum {
-            fn name_of(index: usize) -> &'static str {
-                Self::ALL.get(index).map_or("", |it| it.name())
-            }
-        }
-    };
-}
-pub(crate) use counted;
+use crate::telemetry::counter::counted;
 
 /// Longest excerpt of a bad line, in bytes.
 const EXAMPLE_BYTES: usize = 160;

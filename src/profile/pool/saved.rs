@@ -41,8 +41,7 @@ fn saved<const N: usize>(texts: [&Option<Arc<str>>; N]) -> [Text; N] {
 
 impl SavedSegment {
     /// A copy of a segment.
-    #[must_use]
-    pub fn of(segment: &Segment) -> Self {
+    pub(crate) fn of(segment: &Segment) -> Self {
         let mut runs: Vec<&Arc<Run>> = Vec::new();
         let requests = segment.requests.iter().map(|it| SavedRequest {
             run: runs.iter().position(|run| run.number == it.run.number).unwrap_or_else(|| {
@@ -114,7 +113,7 @@ impl Pool {
     ///
     /// # Errors
     /// Fails if the segment is inconsistent, or its ids do not follow those of the one before.
-    pub fn restore(&mut self, saved: SavedSegment) -> Result<u64, Damage> {
+    pub(crate) fn restore(&mut self, saved: SavedSegment) -> Result<u64, Damage> {
         let segment = saved
             .segment()
             .ok_or(Damage("a segment of samples is empty, too long, or names what it lacks"))?;

@@ -295,7 +295,7 @@ fn reports_with_other_errors_are_filled_from_raw_rows() {
     while reader.advance().unwrap() {
         match reader.record().unwrap() {
             Record::ErrorStatus(500) => writer.record(&Record::ErrorStatus(400)).unwrap(),
-            _ => writer.bytes(reader.bytes()).unwrap(),
+            _ => writer.bytes(&reader.record).unwrap(),
         }
     }
     let (after, restored) = before.next(&writer.finish().unwrap(), PLAN, 0).unwrap();
@@ -322,7 +322,7 @@ fn a_file_that_cannot_be_ends_in_an_error_and_nothing_worse() {
     let mut records = Vec::new();
     let mut reader = RecordsReader::new(&bytes[..]).unwrap();
     while reader.advance().unwrap() {
-        records.push(reader.bytes().to_vec());
+        records.push(reader.record.clone());
     }
     let mut refused = 0;
     let mut attempt = |changed: &[Vec<u8>]| {
