@@ -164,11 +164,8 @@ impl ShippingThread {
                 info!(url = self.server.config.url, "Shipping history to ClickHouse.");
             }
             looked = now;
-            self.status.show();
             // One after the other while there are more.
-            while self.ship(&from, stop).unwrap_or(false) {
-                self.status.show();
-            }
+            while self.ship(&from, stop).unwrap_or(false) {}
         }
     }
 
@@ -372,9 +369,11 @@ impl ShippingThread {
         Ok(())
     }
 
-    /// Retries an action until it is done, refused, or a stop is requested.
+    /// Retries an action until it is done, refused, or a stop is requested; publishes what waits before
+    /// each attempt, which may take minutes.
     fn again<T>(&mut self, stop: &Shutdown, work: impl Fn(&Self) -> Sent<T>) -> Sent<T> {
         loop {
+            self.status.show();
             match work(self) {
                 Err(error @ (Failure::Later(_) | Failure::Unreadable { .. })) => {
                     self.pause(&error.to_string(), stop)?;
@@ -419,4 +418,43 @@ struct Sending<'s> {
     refused: Option<Refused>,
     /// Rows of the shipment that were accepted, and most rows that it has.
     work: &'s mut [u64; 2],
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::net::TcpListener;
+
+    use super::*;
+    use crate::clock::ManualClock;
+    use crate::config::{Config, ShippedRows};
+    use crate::history::{Gain, Retention, Store, UnflushedRows};
+
+    /// As at a start beside a slow server, which has views of many reports to make.
+    #[test]
+    fn what_waits_is_shown_while_statements_run() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let config = ClickHouseConfig { url, create_tables: true, ..Config::default().clickhouse };
+        let mut shipper =
+            ShippingThread::new(&config, Arc::new(ManualClock::new(600_000))).unwrap();
+        let (dir, status) = (tempfile::tempdir().unwrap(), shipper.status());
+        let retention = Retention { secs: [u64::MAX; 3], size_max: u64::MAX, free_min: 0 };
+        let mut store = Store::open(dir.path(), retention).unwrap();
+        status.begin(store.ship(Some(&[ShippedRows::Rollups])).unwrap().unwrap());
+        let mut rows = UnflushedRows::default();
+        rows.add(&Arc::new(Dataset::coverage()), 60, b"", false, &Gain::default());
+        store.flush(&rows, 60, || ()).unwrap();
+        let stop = Shutdown::new();
+        let to_stop = stop.clone();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let _statement = stream.read(&mut [0; 4096]).unwrap();
+            let waiting = status.group().count("rows_waiting");
+            to_stop.request();
+            waiting
+        });
+        assert_eq!(shipper.make(&stop), Err(Failure::Stopped));
+        assert_eq!(server.join().unwrap(), 1);
+    }
 }

@@ -172,13 +172,13 @@ impl Manifest {
             if let Some(commit) = checked(line) {
                 manifest.apply(serde_json::from_slice(commit).map_err(bad)?).map_err(damaged)?;
                 manifest.bytes += line.len() as u64;
-            } else if lines.any(|line| checked(line).is_some())
-                || !may_be_unfinished(line)
-                // The first commit was synced before the file got its name.
-                || manifest.bytes == first.len() as u64
-            {
+            } else if lines.any(|line| checked(line).is_some()) || !may_be_unfinished(line) {
                 return Err(damaged("a line that was finished has a wrong checksum".to_owned()));
             }
+        }
+        // It was synced before the file got its name.
+        if manifest.bytes == first.len() as u64 {
+            return Err(damaged("its first commit is not whole".to_owned()));
         }
         manifest.torn = text.len() as u64 - manifest.bytes;
         Ok(Some(manifest))

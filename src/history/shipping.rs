@@ -64,7 +64,7 @@ const BYTES_MAX: u64 = 16 << 20;
 
 /// The way out of a damaged cursor.
 const RESTORE: &str =
-    ": nothing is shipped until it is restored, or history.dir/unshipped is removed";
+    ": nothing is shipped until pinbad starts with a whole one, or without history.dir/unshipped";
 
 /// The state of shipping.
 pub(super) static LOCK: Instrument = Instrument::wait("wait/synch/mutex/history/shipping", "lock");
