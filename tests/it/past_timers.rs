@@ -200,7 +200,7 @@ fn few_requests_are_no_sample() {
     for target in targets {
         assert_lacks!(page(target) => "only a sample is kept");
     }
-    // More than there is room for, in the same flush, after the span.
+    // More than there is room for, soon after the span: perhaps in the same flush.
     pass(&here.site, &clock, 1_000);
     let span = format!("from={START_SECS}&to={}", clock.unix_ms() / 1_000);
     pass(&here.site, &clock, 1_000);

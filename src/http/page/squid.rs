@@ -370,6 +370,9 @@ struct Object {
 
 /// Hot objects: in memory, on disk, and for how long in memory.
 fn objects(view: &View<'_>) -> Result<Markup, Problem> {
+    // First: what it leaves in the catalog has the sums of all.
+    let longest = largest(view, "squid_resident", "hit_count", None, LOOKED_UP)?;
+    let times = longest.as_ref().map(Found::by_keys).unwrap_or_default();
     let resident = all(view, "squid_resident", "hit_count")?;
     let mut residents: HashMap<[Cow<'_, str>; 2], f64> = HashMap::new();
     if let Some(found) = &resident {
@@ -378,8 +381,6 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
             *residents.entry(found.keys(*row)).or_default() += hits(*row).unwrap_or(0.0);
         }
     }
-    let longest = largest(view, "squid_resident", "hit_count", None, LOOKED_UP)?;
-    let times = longest.as_ref().map(Found::by_keys).unwrap_or_default();
     let rows = all(view, "squid_objects", "req_count")?.map(|found| {
         let counts = found.ranking.numbers("req_count");
         let mut objects: HashMap<[Cow<'_, str>; 2], Object> = HashMap::new();
