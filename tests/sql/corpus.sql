@@ -327,6 +327,9 @@ SELECT COUNT(*) FROM request WHERE 100.000000 IN (SELECT req_time * 1e30 FROM re
 SELECT COUNT(*) FROM request WHERE id IN (SELECT FROM_UNIXTIME(timestamp) FROM request)
 SELECT COUNT(*) FROM request WHERE FROM_UNIXTIME(id) IN (SELECT 19700101000000 + id FROM request)
 SELECT COUNT(*) FROM request WHERE FROM_UNIXTIME(0) IN (SELECT 19700101000000)
+SELECT COUNT(*) FROM request r WHERE status NOT IN (SELECT x.server_name FROM request x WHERE x.server_name = r.server_name)
+SELECT COUNT(*) FROM request r WHERE server_name IN (SELECT x.status FROM request x WHERE x.status = r.status) OR id < 3
+SELECT COUNT(*) FROM request r WHERE (r.status = 200) NOT IN (SELECT x.status FROM request x WHERE x.status = r.status)
 SELECT COUNT(*) FROM request WHERE id IN (5, 7) AND id NOT IN (NULL, 8)
 SELECT COUNT(*) FROM request WHERE hostname IN (IF(status = 200, 'web1', server_name), 'a', 'b', 'c', 'd')
 SELECT COUNT(*) FROM request WHERE hostname NOT IN (NULLIF(hostname, 'web1'), 'a')
