@@ -327,6 +327,10 @@ SELECT COUNT(*) FROM request WHERE 100.000000 IN (SELECT req_time * 1e30 FROM re
 SELECT COUNT(*) FROM request WHERE id IN (SELECT FROM_UNIXTIME(timestamp) FROM request)
 SELECT COUNT(*) FROM request WHERE FROM_UNIXTIME(id) IN (SELECT 19700101000000 + id FROM request)
 SELECT COUNT(*) FROM request WHERE FROM_UNIXTIME(0) IN (SELECT 19700101000000)
+SELECT COUNT(*) FROM request WHERE FROM_UNIXTIME(id - 1) IN (SELECT '1970-1-1' UNION SELECT '1970-01-01 00:00:05')
+SELECT COUNT(*) FROM request WHERE '1970-1-1' IN (SELECT FROM_UNIXTIME(id - 1) FROM request)
+SELECT COUNT(*) FROM request WHERE hostname IN (SELECT FROM_UNIXTIME(timestamp) FROM request)
+SELECT COUNT(*) FROM request WHERE DATE(FROM_UNIXTIME(id)) IN (SELECT '1970-01-01' UNION SELECT 'x')
 SELECT COUNT(*) FROM request r WHERE status NOT IN (SELECT x.server_name FROM request x WHERE x.server_name = r.server_name)
 SELECT COUNT(*) FROM request r WHERE server_name IN (SELECT x.status FROM request x WHERE x.status = r.status) OR id < 3
 SELECT COUNT(*) FROM request r WHERE (r.status = 200) NOT IN (SELECT x.status FROM request x WHERE x.status = r.status)

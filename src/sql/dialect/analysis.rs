@@ -252,8 +252,8 @@ impl MysqlOperators {
         Ok(Transformed::yes(conjunction(found).unwrap_or_else(|| lit(true))))
     }
 
-    /// `x IN (SELECT ...)`: texts regardless of case, whatever is beside a number as a number, and
-    /// one row as `=` compares.
+    /// `x IN (SELECT ...)`: texts regardless of case, whatever is beside a number as a number, a text
+    /// beside a time as a time, and one row as `=` compares.
     fn in_subquery(&self, mut list: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
         list.subquery = match Total::new(list.subquery) {
             Ok(total) => {
@@ -280,6 +280,10 @@ impl MysqlOperators {
             (Class::Text, Class::Text) if self.case_insensitive && !is_binary(&expr) => {
                 *list.expr = call("__fold", expr);
                 in_rows(list, |column, _| Ok(call("__fold", column))).map(Transformed::yes)
+            }
+            (Class::Text, Class::Time) | (Class::Time, Class::Text) => {
+                *list.expr = call("__datetime", expr);
+                in_rows(list, |column, _| Ok(call("__datetime", column))).map(Transformed::yes)
             }
             _ if as_numbers => {
                 let convert = |side, class, schema: &DFSchema| match doubles {
