@@ -27,6 +27,10 @@ SELECT count(*) FROM (SELECT 'a' k UNION SELECT 'A') u
 !SELECT LOCATE('B', 'abc'), INSTR('abc', 'B'), STRCMP('a', 'A'), FIELD('B', 'a', 'b'), FIND_IN_SET('B', 'a,b'), REPLACE('aBc', 'b', 'x')
 SELECT count(*) FROM request WHERE hostname IN (SELECT 'WEB1')
 SELECT count(*) FROM request WHERE hostname NOT IN (SELECT 'WEB1 ')
+SELECT count(*) FROM request a WHERE hostname NOT IN (SELECT b.hostname FROM request b WHERE b.hostname = a.server_name)
+SELECT count(*) FROM request a WHERE hostname IN (SELECT UPPER(b.hostname) FROM request b WHERE b.hostname = UPPER(a.hostname))
+SELECT count(*) FROM (SELECT '/INDEX.PHP' AS index_value UNION SELECT 'x') a JOIN report_by_script_name b ON a.index_value = b.index_value
+SELECT count(*) FROM report_by_script_name a WHERE req_count = (SELECT MIN(b.req_count) FROM report_by_script_name b WHERE UPPER(b.index_value) = a.index_value)
 SELECT count(*) FROM request WHERE BINARY hostname = 'WEB1'
 ~SELECT COUNT(*) FROM (SELECT 'WEB1' AS hostname) a JOIN request b USING (hostname)
 SELECT GROUP_CONCAT(hostname, id ORDER BY hostname, id) FROM request

@@ -37,6 +37,9 @@ use super::coercion::{Class, MysqlOperators, OF_INTEGERS, call, class, double, i
 use crate::sql::cancellation;
 use crate::sql::functions::{self, BETWEEN, CASE, branch_type};
 
+/// The table and column of converted rows that IN looks for a value in.
+const LISTED: &str = "__listed";
+
 impl MysqlOperators {
     /// Applies the corrections.
     ///
@@ -249,8 +252,8 @@ impl MysqlOperators {
         Ok(Transformed::yes(conjunction(found).unwrap_or_else(|| lit(true))))
     }
 
-    /// `x IN (SELECT ...)`: texts regardless of case, whatever is beside a number as a number, and
-    /// one row as `=` compares.
+    /// `x IN (SELECT ...)`: texts regardless of case, whatever is beside a number as a number, texts
+    /// beside times as times, and one row as `=` compares.
     fn in_subquery(&self, mut list: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
         list.subquery = match Total::new(list.subquery) {
             Ok(total) => {
@@ -277,6 +280,10 @@ impl MysqlOperators {
             (Class::Text, Class::Text) if self.case_insensitive && !is_binary(&expr) => {
                 *list.expr = call("__fold", expr);
                 in_rows(list, |column, _| Ok(call("__fold", column))).map(Transformed::yes)
+            }
+            (Class::Text, Class::Time) | (Class::Time, Class::Text) => {
+                *list.expr = call("__datetime", expr);
+                in_rows(list, |column, _| Ok(call("__datetime", column))).map(Transformed::yes)
             }
             _ if as_numbers => {
                 let convert = |side, class, schema: &DFSchema| match doubles {
@@ -419,11 +426,13 @@ fn chosen(mut parts: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
     Ok(Expr::Case(Case::new(None, when_then, otherwise.map(Box::new))))
 }
 
-/// Converts the rows that IN looks for a value in.
+/// Converts the rows that IN looks for a value in. Their column gets a name of its own, since the
+/// sub-query may compare it as it was with the row around it.
 fn in_rows(mut list: InSubquery, with: impl Fn(Expr, &DFSchema) -> Result<Expr>) -> Result<Expr> {
     let plan = LogicalPlan::clone(&list.subquery.subquery);
-    let schema = Arc::clone(plan.schema());
-    let plan = with_columns(plan, |_, column| with(column.clone(), &schema).ok())?;
+    let column = Expr::Column(Column::from(plan.schema().qualified_field(0)));
+    let column = with(column, plan.schema())?.alias_qualified(Some(LISTED), LISTED);
+    let plan = LogicalPlanBuilder::from(plan).project([column])?.build()?;
     list.subquery.subquery = Arc::new(plan);
     Ok(Expr::InSubquery(list))
 }

@@ -108,10 +108,11 @@ fn is_of_variable(expr: &Expr) -> bool {
     matches!(expr, Expr::Column(column) if column.name == OF_VARIABLES)
 }
 
-/// Whether it is a column whose value selects what is read, by its exact text.
-fn selects(expr: &Expr) -> bool {
+/// Whether it is a column whose value selects what is read, by its exact text, beside such a value.
+fn selects(expr: &Expr, value: &Expr) -> bool {
     let Expr::Column(column) = expr else { return false };
-    column.name == RESOLUTION || CHOSEN_BY.contains(&column.name.as_str())
+    let is_constant = !value.any_column_refs() && !value.contains_outer();
+    is_constant && (column.name == RESOLUTION || CHOSEN_BY.contains(&column.name.as_str()))
 }
 
 /// Turns a constant like `7e0`, as some clients send 7, into an integer next to one, so that tables
@@ -151,9 +152,9 @@ impl MysqlOperators {
         Ok(match (l, r) {
             (Class::Text, Class::Text)
                 if (self.case_insensitive || is_of_variable(&left) || is_of_variable(&right))
-                    && ![&left, &right]
+                    && ![(&left, &right), (&right, &left)]
                         .into_iter()
-                        .any(|side| is_binary(side) || selects(side)) =>
+                        .any(|(side, other)| is_binary(side) || selects(side, other)) =>
             {
                 (call("__fold", left), call("__fold", right))
             }

@@ -82,6 +82,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         of_real("exp", f64::exp),
         of_real("ln", f64::ln),
         strict("log", (1, 2), |a| match a {
+            [base, _] if base.real() == 0.0 => f64::NAN,
             [base, value] => value.real().ln() / base.real().ln(),
             _ => a[0].real().ln(),
         }),

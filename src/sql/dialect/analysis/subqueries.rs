@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
     LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Subquery, lit, not, when,
 };
 
-use super::with_columns;
+use super::{LISTED, with_columns};
 use crate::sql::dialect::coercion::call;
 use crate::sql::error::SqlError;
 use crate::sql::functions::NULLABLE;
@@ -331,7 +331,7 @@ fn found_or_unknown(mut list: InSubquery, schema: &DFSchema) -> Result<Expr> {
     } else {
         // DataFusion takes a column without a table for another than the one that it joins.
         let rows = LogicalPlanBuilder::from(Arc::clone(&list.subquery.subquery));
-        list.subquery.subquery = Arc::new(rows.alias("__listed")?.build()?);
+        list.subquery.subquery = Arc::new(rows.alias(LISTED)?.build()?);
         Expr::InSubquery(list)
     };
     let found = match disjunction(unknown) {
