@@ -134,7 +134,7 @@ impl Active {
     }
 
     /// Sets the completed work of a stage that is not shown while it runs.
-    pub(crate) fn worked(&mut self, completed: u64) {
+    pub fn worked(&mut self, completed: u64) {
         if let Some(running) = &mut self.0 {
             running.event.numbers = [Some(completed), Some(completed)];
         }
