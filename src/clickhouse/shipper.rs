@@ -164,8 +164,11 @@ impl ShippingThread {
                 info!(url = self.server.config.url, "Shipping history to ClickHouse.");
             }
             looked = now;
+            self.status.show();
             // One after the other while there are more.
-            while self.ship(&from, stop).unwrap_or(false) {}
+            while self.ship(&from, stop).unwrap_or(false) {
+                self.status.show();
+            }
         }
     }
 
@@ -202,6 +205,8 @@ impl ShippingThread {
     fn make(&mut self, stop: &Shutdown) -> Sent {
         while let Some(together) = self.statements.front().cloned() {
             for statement in together {
+                // There may be hundreds, on a slow server.
+                self.status.show();
                 match self.again(stop, |it| it.server.execute(&statement, stop)) {
                     Err(Failure::Refused(error)) => {
                         warn!(statement, error, "ClickHouse rejected a statement; skipped it.");
@@ -369,11 +374,9 @@ impl ShippingThread {
         Ok(())
     }
 
-    /// Retries an action until it is done, refused, or a stop is requested; publishes what waits before
-    /// each attempt, which may take minutes.
+    /// Retries an action until it is done, refused, or a stop is requested.
     fn again<T>(&mut self, stop: &Shutdown, work: impl Fn(&Self) -> Sent<T>) -> Sent<T> {
         loop {
-            self.status.show();
             match work(self) {
                 Err(error @ (Failure::Later(_) | Failure::Unreadable { .. })) => {
                     self.pause(&error.to_string(), stop)?;
