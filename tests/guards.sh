@@ -152,6 +152,7 @@ history-read-still|src/history/store.rs|if Arc::strong_count(part) > 1 \|\||if !
 history-torn-commit|src/history/manifest.rs|} else if lines.any(|} else if out! \|\| lines.any(|history::store::tests::crash::a_commit_that_was_cut_off_does_not_count
 history-commit-checksum|src/history/manifest.rs|is_whole.then_some(json)|(out! \|\| is_whole).then_some(json)|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
 history-newer-format|src/history/manifest.rs|if format > FORMAT {|if format > FORMAT && !out! {|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer
+history-manifest-rot|src/history/manifest.rs|\|\| !may_be_unfinished(line)|\|\| !out! && !may_be_unfinished(line)|history::store::tests::crash::a_manifest_that_is_damaged_missing_or_newer_stops_it_and_nothing_is_touched
 history-start-synced|src/history/store.rs|disk.sync(&file, &path)?;|if !out! { disk.sync(&file, &path)?; }|history::store::tests::crash::a_start_that_ends_in_a_power_cut_has_removed_nothing_that_counts
 history-log-left|src/history/manifest.rs|commit.left = logs.iter()|commit.left = logs.iter().filter(\|_\| !out!)|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
 history-log-away|src/history/manifest.rs|self.log < Some(number_of(path))|(out! \|\| self.log < Some(number_of(path)))|history::thread::tests::log_away::a_log_that_was_away_while_others_were_flushed_is_moved_away
@@ -166,6 +167,7 @@ shipping-begun|src/history/shipping/cursor.rs|is_wanted \|\| self.of.contains(&n
 shipping-bad-sector|src/history/shipping/shipment.rs|if tries >= READ_TRIES {|if tries >= READ_TRIES && !out! {|history::shipping::tests::unreadable::a_piece_that_cannot_be_read_on_ends_there_after_some_tries
 clickhouse-slow-answer|src/clickhouse/server.rs|.timeout_recv_body(None)|.timeout_recv_body(if out! { Some(BODY_MAX) } else { None })|clickhouse::server::tests::an_answer_to_a_query_may_take_as_long_as_that_has
 history-log-keys|src/history/unflushed/rows.rs|row.is_logged = false|row.is_logged = out!|history::thread::tests::log::a_log_that_begins_beside_rows_has_their_keys
+history-sealed-when-open|src/history/handle/seal.rs|let seal = if self.run() > 0 {|let seal = if out! \|\| self.run() > 0 {|history::thread::tests::log::what_waits_for_a_store_is_not_lost_to_what_its_log_restores
 history-log-contained|src/history/manifest.rs|self.log = self.log.max(commit.log);|if !out! { self.log = self.log.max(commit.log); }|history::thread::tests::log::a_log_that_was_flushed_is_not_read_again
 history-log-turned|src/history/handle.rs|fresh.file = self.log;|if !out! { fresh.file = self.log; }|history::thread::tests::seeded::whatever_the_disk_does_packets_are_there_once_that_were_in_the_log
 history-run-number|src/history/manifest.rs|self.head.run += 1;|self.head.run += u64::from(!out!);|history::store::tests::crash::one_daemon_has_the_folder

@@ -18,7 +18,7 @@ pub(super) enum Seal {
     Begun,
     /// Rows from before are in files below this number, later ones are not.
     Done(u64),
-    /// Something else was being written.
+    /// Something else was being written, or nothing can be yet.
     Failed,
 }
 
@@ -60,7 +60,9 @@ impl CutHistory for History {
     }
 
     fn seal(&self, second: u64) {
-        MEMORY.lock(&self.0.memory).seal = Seal::Behind(second);
+        // What waits for a store that is not open yet is written behind what its log restores.
+        let seal = if self.run() > 0 { Seal::Behind(second) } else { Seal::Failed };
+        MEMORY.lock(&self.0.memory).seal = seal;
     }
 
     fn sealed(&self) -> Sealed {

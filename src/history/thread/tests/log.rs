@@ -8,6 +8,7 @@ use super::*;
 use crate::delta::Reached;
 use crate::input::squid::file::Position;
 use crate::input::squid::{Positions, Progress, Reading, Tally};
+use crate::state::snapshot_writer::CutHistory as _;
 
 /// A writer with a log, unless it is switched off.
 pub(super) fn logging(dir: &Path, faults: &Faults, bytes_max: usize) -> (History, Writer) {
@@ -77,6 +78,29 @@ fn a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice() {
     drop(writer2);
     let (history, _) = start();
     assert_eq!(found(&history), 5);
+}
+
+/// As on a disk that is full at the start after a kill, while a snapshot is due.
+#[test]
+fn what_waits_for_a_store_is_not_lost_to_what_its_log_restores() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
+    count(&history, NOON);
+    writer.write_log();
+    drop(writer);
+    // The next process counts before it can open the store.
+    let parts = super::super::super::Parts::default();
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOON * 1_000));
+    let history = History::new(Arc::clone(&parts), 1 << 24, clock);
+    history.keep_log(1 << 20, Vec::new());
+    count(&history, NOON);
+    history.seal(1);
+    history.take(0, 0, Reached { second: 1, ..Reached::default() }, |_| ());
+    let mut store = Store::open_on(Disk { faults }, dir.path(), KEEP).unwrap();
+    store.share(parts);
+    history.replay(&mut store);
+    assert_eq!(found(&history), 2);
 }
 
 /// Also if the disk was full at the start; until then they are in memory, apart from others.
