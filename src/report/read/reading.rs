@@ -3,6 +3,7 @@
 //! The engine fills it under its lock; layouts, sorting and output use it afterwards, without the
 //! lock.
 
+use crate::pool::strings::OTHER_TEXT;
 use crate::report::definition::Definition;
 use crate::report::histogram::{BucketLayout, Histogram, Rank};
 use crate::report::row_key::key_texts;
@@ -141,8 +142,8 @@ impl Reading {
         (!value.is_nan()).then(|| longest.map_or(value, |longest| value.min(longest)))
     }
 
-    /// Rows that were added up elsewhere: the texts of their keys, whether they stand for others,
-    /// sums and extremes. No histogram is known yet.
+    /// Rows that were added up elsewhere: the texts of their keys, whether those that read `(other)`
+    /// stand for others, sums and extremes. No histogram is known yet.
     pub(crate) fn of_rows<'a>(
         definition: &Definition,
         rows: impl Iterator<Item = (&'a [u8], bool, Totals, Extremes)>,
@@ -159,6 +160,7 @@ impl Reading {
                 reading.extremes.push(extremes);
             }
             for text in key_texts(key).take(reading.keys) {
+                let is_other = is_other && text == OTHER_TEXT;
                 let cell = if is_other { None } else { reading.cell(text) };
                 reading.key_cells.push(cell);
             }

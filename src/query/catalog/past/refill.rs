@@ -11,7 +11,8 @@
 //!
 //! Bounded by [`BYTES_MAX`]: past that the lightest keys are in `(other)`, as in history itself.
 
-use std::collections::{HashMap, hash_map};
+use std::collections::{BTreeSet, HashMap, hash_map};
+use std::iter;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -27,7 +28,7 @@ use crate::report::definition::Definition;
 use crate::report::encoded_gain::Sum;
 use crate::report::histogram::Histogram;
 use crate::report::read::reading::{Reading, Want};
-use crate::report::row_key::push_key;
+use crate::report::row_key::{key_of, key_texts, push_key};
 use crate::report::totals::Extremes;
 use crate::report::{Entry, read};
 use crate::state::last_end::Lost;
@@ -230,7 +231,8 @@ impl Refill {
         let span = begin.next_multiple_of(Resolution::Minute.secs())..u64::MAX;
         let dataset = Dataset::of(of, self.error_status);
         let mut rows: HashMap<Vec<u8>, (bool, Gain)> = HashMap::new();
-        let mut other = None;
+        // Which values of keys are `(other)` in live rows, the fewest first.
+        let mut others: BTreeSet<(usize, Vec<bool>)> = BTreeSet::new();
         for row in 0..live.len() {
             let mut key = Vec::new();
             for at in 0..of.keys.len() {
@@ -238,7 +240,9 @@ impl Refill {
             }
             let gain = gain(live, row);
             if live.is_other(row) {
-                other = Some(key.clone());
+                let places = (0..of.keys.len()).map(|at| live.key(row, at).is_none());
+                let places: Vec<bool> = places.collect();
+                others.insert((places.iter().filter(|it| **it).count(), places));
             }
             // A row whose values were all sent as `(other)` has the key of the row of that name.
             match rows.entry(key) {
@@ -248,10 +252,12 @@ impl Refill {
         }
         self.rows.rows(&dataset, span.clone(), |row| {
             // The live counts of a key without a row are in `(other)`: all of it belongs there.
-            let key = match &other {
-                Some(other) if !rows.contains_key(&*row.key) => other.clone(),
-                _ => row.key.to_vec(),
+            let other = |(_, places): &(usize, Vec<bool>)| {
+                let texts = key_texts(&row.key).zip(places);
+                key_of(texts.map(|(text, is_other)| if *is_other { OTHER_TEXT } else { text }))
             };
+            let mut keys = iter::once(row.key.to_vec()).chain(others.iter().map(other));
+            let key = keys.find(|it| rows.contains_key(it)).unwrap_or_else(|| row.key.to_vec());
             let (_, gain) = rows.entry(key).or_insert_with(|| (row.is_other, Gain::default()));
             gain.add(&row.gain);
         });

@@ -45,44 +45,58 @@ fn seconds_are_covered_although_the_clock_was_set_back() {
     }
 }
 
-/// A live report has no room for another row.
+/// A live report has no room for another row, or for another script of a host.
 #[test]
 fn what_comes_back_of_keys_without_a_row_belongs_to_other() {
-    let reports = builtin::reports(&Defaults::default());
-    let report = reports.into_iter().find(|it| it.name == "report_by_script_name").unwrap();
-    let dataset = Arc::new(Dataset::of(&report, 500));
-    let totals = |requests| Totals { requests, ..Totals::ZERO };
-    let minute = 1_700_006_400;
-    let mut rows = UnflushedRows::default();
-    for text in ["/a", "/b"] {
-        let gain = Gain { sum: Sum::of(totals(1), None), ..Gain::default() };
-        rows.add(&dataset, minute, &key_of([text]), false, &gain);
-    }
-    let refill = Refill {
-        rows,
-        error_status: 500,
-        window_secs: 900,
-        lost: vec![Lost { start: 0, end: minute + 60, below: u64::MAX, from: 0, store: 1 }],
-        is_read: true,
-        filled: minute..minute + 60,
-        lacking: None,
-    };
-    let [a, other] = ["/a", crate::pool::strings::OTHER_TEXT].map(|text| key_of([text]));
-    let counts = |is_full: bool| {
-        let rows = [(&*a, false, totals(2)), (&*other, true, totals(4))].into_iter();
-        let rows = rows.map(|(key, is_other, sums)| (key, is_other, sums, Extremes::NOTHING));
-        let mut live = Reading::of_rows(&report, rows.take(1 + usize::from(is_full)));
+    let counts = |name: &str, live: &[(&[&str], bool)]| {
+        let reports = builtin::reports(&Defaults::default());
+        let report = reports.into_iter().find(|it| it.name == name).unwrap();
+        let dataset = Arc::new(Dataset::of(&report, 500));
+        let totals = |requests| Totals { requests, ..Totals::ZERO };
+        let minute = 1_700_006_400;
+        let mut rows = UnflushedRows::default();
+        for key in [["a", "x"], ["b", "y"]] {
+            let gain = Gain { sum: Sum::of(totals(1), None), ..Gain::default() };
+            rows.add(&dataset, minute, &key_of(&key[..report.keys.len()]), false, &gain);
+        }
+        let refill = Refill {
+            rows,
+            error_status: 500,
+            window_secs: 900,
+            lost: vec![Lost { start: 0, end: minute + 60, below: u64::MAX, from: 0, store: 1 }],
+            is_read: true,
+            filled: minute..minute + 60,
+            lacking: None,
+        };
+        let live: Vec<_> = live.iter().map(|(key, is_other)| (key_of(*key), *is_other)).collect();
+        let live = live.iter().map(|(key, is_other)| (&**key, *is_other, totals(2)));
+        let live = live.map(|(key, is_other, sums)| (key, is_other, sums, Extremes::NOTHING));
+        let mut live = Reading::of_rows(&report, live);
         live.as_of_ms = (minute + 61) * 1_000;
         let want = Want { keys: true, ..Want::default() };
         let all = refill.add_to(&live, &report, &report, want);
-        let name = |row| all.key(row, 0).unwrap_or("other").to_owned();
-        let mut counts: Vec<_> =
-            (0..all.len()).map(|row| (name(row), all.totals[row].requests)).collect();
+        let text = |row, at| all.key(row, at).unwrap_or("other").to_owned();
+        let key =
+            |row| (0..report.keys.len()).map(|at| text(row, at)).collect::<Vec<_>>().join("/");
+        let mut counts: Vec<_> = (0..all.len())
+            .map(|row| format!("{} {}", key(row), all.totals[row].requests))
+            .collect();
         counts.sort();
-        counts
+        counts.join(", ")
     };
-    assert_eq!(counts(true), [("/a".to_owned(), 3), ("other".to_owned(), 5)]);
-    assert_eq!(counts(false), [("/a".to_owned(), 3), ("/b".to_owned(), 1)]);
+    let other = OTHER_TEXT;
+    let by_script = |live: &[(&[&str], bool)]| counts("report_by_script_name", live);
+    assert_eq!(by_script(&[(&["a"], false)]), "a 3, b 1");
+    assert_eq!(by_script(&[(&["a"], false), (&[other], true)]), "a 3, other 3");
+    let by_both = |live: &[(&[&str], bool)]| counts("report_by_hostname_and_script", live);
+    let [a, b, c] = ["a", "b", "c"].map(|host| [host, other]);
+    let all = [other; 2];
+    assert_eq!(
+        by_both(&[(&a, true), (&b, true), (&c, true), (&all, true)]),
+        "a/other 3, b/other 3, c/other 2, other/other 2"
+    );
+    assert_eq!(by_both(&[(&c, true), (&all, true)]), "c/other 2, other/other 4");
+    assert_eq!(by_both(&[(&c, true)]), "a/x 1, b/y 1, c/other 2");
 }
 
 /// A window reaches further back than minutes are kept.
