@@ -341,7 +341,7 @@ impl Aggregate {
     /// Clears everything counted.
     pub(super) fn clear(&mut self, strings: &mut StringInterner) {
         self.cut_second(strings);
-        while let Some(last) = self.groups.slots_used.checked_sub(1) {
+        for last in (0..self.groups.slots_used).rev() {
             self.groups.close_slot(last, self.tick.tick, false);
         }
         self.groups.slots_closed();

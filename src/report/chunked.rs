@@ -23,11 +23,7 @@ impl<T: Default> Chunked<T> {
 
     pub(super) fn push(&mut self, item: T) {
         if self.len == self.chunks.len() * CHUNK {
-            let items: Box<[T]> = (0..CHUNK).map(|_| T::default()).collect();
-            match items.try_into() {
-                Ok(chunk) => self.chunks.push(chunk),
-                Err(_) => unreachable!("there are as many as were made"),
-            }
+            self.chunks.push(Box::new(std::array::from_fn(|_| T::default())));
         }
         let at = self.len;
         self.len += 1;

@@ -6,7 +6,7 @@
 //! the gains, also for a second it did not get to read.
 //!
 //! ```text
-//!   merger: Directory --(DirectoryChanges, in each second log)--> KnownGroups: reader (see `delta`)
+//!   merger: Directory --(DirectoryChanges, in each second log)--> KnownGroups: reader, in `delta`
 //! ```
 //!
 //! Memory is bounded on both sides: groups for which there is no room are counted as

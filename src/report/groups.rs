@@ -516,6 +516,7 @@ mod tests {
     use super::*;
     use crate::pool::strings::NONE;
     use crate::report::definition::DEFINITION_KEYS_MAX;
+    use crate::report::histogram::Sample;
 
     #[test]
     fn sums_are_exact_at_any_size() {
@@ -539,5 +540,49 @@ mod tests {
             assert_eq!(groups.totals(id), sum);
         }
         assert!(groups.wide.is_empty() && groups.is_empty(id));
+    }
+
+    /// What a slot has no room for goes on beside it, also when the slot moves to another group.
+    #[test]
+    fn a_slot_counts_on_when_its_sums_are_full() {
+        let mut groups = Groups::new(1, 1, false);
+        let [id, other] = [7, 8].map(|key| groups.insert(&[key; DEFINITION_KEYS_MAX]));
+        let (long, buckets) = (1 << 50, BucketLayout::LogLinear);
+        let delta = |request| Delta {
+            request,
+            time: long,
+            ru_utime: 0,
+            ru_stime: 0,
+            sample: long,
+            hits: 3,
+            weight: 1,
+            traffic: 0,
+            memory: 0,
+            memory_peak: 0,
+            log_linear: Sample::new(buckets.bucket(long), 1),
+            error: request % 2 == 0,
+            is_unmeasured: true,
+        };
+        let mut sum = Totals::ZERO;
+        for request in 1..=9_000 {
+            for id in [id, other] {
+                if !groups.count(id, &delta(request), &buckets) {
+                    while groups.cut_some(usize::MAX, |_, _| {}) {}
+                    assert!(groups.count(id, &delta(request), &buckets));
+                }
+            }
+            sum += &delta(request).totals(true);
+        }
+        assert_eq!(groups.running_totals(groups.running(id).unwrap()), sum);
+        while groups.cut_some(usize::MAX, |_, _| {}) {}
+        assert_eq!(groups.wide_running.len(), 2);
+        groups.move_slot(groups.running(id).unwrap(), other);
+        let both = sum;
+        sum += &both;
+        assert_eq!(groups.running_totals(groups.running(other).unwrap()), sum);
+        groups.close_slot(groups.running(other).unwrap(), 1, true);
+        assert_eq!((groups.totals(id), groups.totals(other)), (Totals::ZERO, sum));
+        assert_eq!(groups.histogram(other).iter().map(|(_, count)| count).sum::<u64>(), 18_000);
+        assert!(groups.wide_running.is_empty() && groups.slots_used == 0);
     }
 }

@@ -400,27 +400,18 @@ impl V2Buckets {
     /// A row's histogram as pinba2 writes it: `hv=0:1000:100;values=[3:1, 17:2, min:4, max:1]`.
     /// `gap` separates an id from its count: `": "` in packet reports, `":"` in all others.
     pub fn text(&self, histogram: &[(u32, u64)], gap: &str) -> String {
-        use fmt::Write as _;
-        let mut text = String::with_capacity(32 + histogram.len() * 10);
-        // Writing to a String cannot fail.
-        let _ = write!(text, "hv={}:{}:{};values=[", self.min_ms, self.max_ms, self.buckets);
-        let mut separator = "";
-        let counted = || histogram.iter().filter(|(_, count)| *count > 0);
+        let counted = histogram.iter().copied().filter(|(_, count)| *count > 0);
         // The sentinels come last.
-        let is_inside = |(bucket, _): &&(u32, u64)| !matches!(*bucket, V2_MIN | V2_MAX);
-        let sentinels = counted().filter(|it| !is_inside(it));
-        for (bucket, count) in counted().filter(is_inside).chain(sentinels) {
-            text.push_str(separator);
-            match *bucket {
-                V2_MIN => text.push_str("min"),
-                V2_MAX => text.push_str("max"),
-                inside => drop(write!(text, "{}", octave_bounds(inside, V2_BITS).0)),
-            }
-            let _ = write!(text, "{gap}{count}");
-            separator = ", ";
-        }
-        text.push(']');
-        text
+        let is_sentinel = |(bucket, _): &(u32, u64)| matches!(*bucket, V2_MIN | V2_MAX);
+        let (sentinels, inside): (Vec<_>, Vec<_>) = counted.partition(is_sentinel);
+        let values = inside.into_iter().chain(sentinels).map(|(bucket, count)| match bucket {
+            V2_MIN => format!("min{gap}{count}"),
+            V2_MAX => format!("max{gap}{count}"),
+            inside => format!("{}{gap}{count}", octave_bounds(inside, V2_BITS).0),
+        });
+        let values: Vec<String> = values.collect();
+        let Self { min_ms, max_ms, buckets, .. } = self;
+        format!("hv={min_ms}:{max_ms}:{buckets};values=[{}]", values.join(", "))
     }
 }
 

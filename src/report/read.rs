@@ -166,7 +166,7 @@ impl<'a> Reader<'a> {
         reading.totals.reserve_exact(row_map.len() + 1);
         let mut reader = Self {
             removals: reports.removals,
-            meanwhile: Some(aggregate.meanwhile.reader()),
+            meanwhile: Some(Arc::clone(&aggregate.meanwhile.reader)),
             moves: aggregate.meanwhile.moves,
             counted: aggregate.meanwhile.counted.len(),
             places: vec![NO_ROW; row_map.end()],

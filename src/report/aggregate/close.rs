@@ -228,8 +228,7 @@ impl Aggregate {
 
     /// Closes up to `slots` settled slots; returns false if there is none left.
     fn close_slots(&mut self, slots: usize) -> bool {
-        for _ in 0..slots {
-            let Some(last) = self.groups.slots_used.checked_sub(1) else { break };
+        for last in (0..self.groups.slots_used).rev().take(slots) {
             self.close_slot(last, true);
         }
         self.groups.slots_used > 0

@@ -19,7 +19,6 @@ use std::sync::{Arc, Weak};
 use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
-use super::close::Closing;
 use super::{Aggregate, Flow, Memory};
 use crate::pool::snapshot::{Damage, SavedStrings};
 use crate::pool::strings::{NONE, OTHER, StringInterner};
@@ -29,7 +28,7 @@ use crate::report::encoded_gain::PairSums;
 use crate::report::group_key::Scope;
 use crate::report::histogram::BUCKET_MAX;
 use crate::report::row_map::{NO_ROW, RowMap};
-use crate::report::tick_log::{TickHead, TickLog, take_entry};
+use crate::report::tick_log::{TickHead, TickLog, TickLogs, take_entry};
 use crate::report::totals::{Extremes, Totals};
 
 /// Groups copied under one hold of the lock.
@@ -133,8 +132,9 @@ impl Aggregate {
             }
         }
         running.push(writer.finish(self.tick));
-        let is_closing = matches!(self.closing, Closing::Writing | Closing::Closed);
-        if is_closing || self.groups.extremes.has_restored(self.tick.tick) {
+        let TickLogs { closed, writer: begun, .. } = &self.tick_logs;
+        let last = closed.back().map(|it| it.head.tick);
+        if !begun.bytes.is_empty() || last == Some(self.tick.tick) {
             // Groups whose slot is closed already, and what came back of a tick that runs on.
             for id in self.groups.used() {
                 let last = self.groups.extremes.of(id).last();
@@ -143,7 +143,6 @@ impl Aggregate {
             }
         }
         let groups = 0..self.groups.end();
-        let closed = self.tick_logs.closed.iter();
         AggregateCut {
             at,
             saved: SavedAggregate {
@@ -155,10 +154,10 @@ impl Aggregate {
             },
             reports: reports.iter().map(|&(report, _)| report).collect(),
             generations: groups.map(|id| self.groups.generation(id)).collect(),
-            closed: closed.map(|it| (it.head, Arc::downgrade(&it.entries))).collect(),
+            closed: closed.iter().map(|it| (it.head, Arc::downgrade(&it.entries))).collect(),
             running,
             extremes,
-            _extremes_kept: self.groups.extremes.keep_all(),
+            _extremes_kept: Arc::clone(&self.groups.extremes.saving),
         }
     }
 

@@ -19,13 +19,10 @@ pub(in crate::report) struct GroupExtremes {
     closed: Vec<Vec<(u64, Extremes)>>,
     /// Number of these.
     count: usize,
-    /// The newest tick that came back from a snapshot. It may still run: then its lists are not
-    /// closed.
-    restored: Option<u64>,
     /// By slot, those of the running tick and second.
     pub(super) running: Vec<(Extremes, Extremes)>,
-    /// Every snapshot being written has a clone.
-    saving: Arc<()>,
+    /// Every snapshot being written has a clone, which keeps the extremes of all closed ticks.
+    pub(in crate::report) saving: Arc<()>,
 }
 
 impl GroupExtremes {
@@ -36,11 +33,6 @@ impl GroupExtremes {
     /// The extremes of a group by closed tick.
     pub(in crate::report) fn of(&self, id: u32) -> &[(u64, Extremes)] {
         self.closed.get(id as usize).map_or(&[], Vec::as_slice)
-    }
-
-    /// Keeps the extremes of every closed tick until the result is dropped.
-    pub(in crate::report) fn keep_all(&self) -> Arc<()> {
-        Arc::clone(&self.saving)
     }
 
     /// Starts a group with the next number.
@@ -77,14 +69,8 @@ impl GroupExtremes {
         self.count += of_group.len();
     }
 
-    /// Whether extremes of a tick came back from a snapshot.
-    pub(in crate::report) fn has_restored(&self, tick: u64) -> bool {
-        self.restored == Some(tick)
-    }
-
     /// Adds the extremes of a group in a tick, which may have some already.
     pub(in crate::report) fn restore(&mut self, id: u32, tick: u64, seen: &Extremes) {
-        self.restored = self.restored.max(Some(tick));
         let Some(of_group) = self.closed.get_mut(id as usize) else { return };
         match of_group.binary_search_by_key(&tick, |&(tick, _)| tick) {
             Ok(known) => of_group[known].1.widen(seen),

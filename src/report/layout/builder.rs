@@ -160,14 +160,12 @@ impl LayoutBuilder<'_> {
             "memory_peak_max" => Cell::MemoryPeakMax,
             "segment" => Cell::Segment,
             sum => {
-                if let Some(sum) = sum.strip_suffix("/s") {
-                    let (measure, unit) = self.measure(sum)?;
-                    Cell::PerSec(measure, unit, basis)
-                } else if let Some(sum) = sum.strip_suffix('%') {
-                    Cell::Percent(self.measure(sum)?.0, basis)
-                } else {
-                    let (measure, unit) = self.measure(sum)?;
-                    Cell::Sum(measure, unit)
+                let name = sum.split(['/', '%']).next()?;
+                let (measure, unit) = self.measure(name)?;
+                match &sum[name.len()..] {
+                    "/s" => Cell::PerSec(measure, unit, basis),
+                    "%" => Cell::Percent(measure, basis),
+                    _ => Cell::Sum(measure, unit),
                 }
             }
         })

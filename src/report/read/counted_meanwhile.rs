@@ -14,8 +14,8 @@ const RECORDS_MAX: usize = 1 << 15;
 /// Records counted since somebody began to read.
 #[derive(Debug, Default)]
 pub(in crate::report) struct CountedMeanwhile {
-    /// Every reader has a clone.
-    reader: Arc<()>,
+    /// Every reader has a clone: records are stored until it is dropped.
+    pub(in crate::report) reader: Arc<()>,
     /// Records with their groups.
     pub(in crate::report) counted: Vec<(u32, Delta)>,
     /// How often sums were removed, or moved between groups, which makes earlier reads useless.
@@ -23,11 +23,6 @@ pub(in crate::report) struct CountedMeanwhile {
 }
 
 impl CountedMeanwhile {
-    /// Starts recording until the result is dropped.
-    pub(in crate::report) fn reader(&self) -> Arc<()> {
-        Arc::clone(&self.reader)
-    }
-
     /// Records counted in the groups of their assignments.
     pub(in crate::report) fn count(&mut self, assignments: &[(u32, u32)], deltas: &[Delta]) {
         if Arc::strong_count(&self.reader) == 1 {

@@ -181,10 +181,7 @@ impl Reading {
         let mut quantiles = Vec::with_capacity(self.ranks);
         let (ranks, time_us) = (definition.ranks(), self.totals[row].time);
         push_quantiles(&mut quantiles, definition, &ranks, time_us, histogram.iter(), settle, ends);
-        let places = self.quantiles[row * self.ranks..].iter_mut();
-        for (place, quantile) in places.zip(quantiles) {
-            *place = quantile;
-        }
+        self.quantiles[row * self.ranks..][..self.ranks].copy_from_slice(&quantiles);
     }
 
     /// Stores the text of a key and returns its cell.

@@ -91,7 +91,7 @@ fn a_histogram_has_samples_of_requests_only() {
         tick(0, vec![(7, 1)]) => "no request";
         tick(1, vec![(7, 0)]) => "an empty bucket";
         tick(1, vec![(u32::MAX, 1)]) => "no such bucket";
-        tick(1 << 32, Vec::new()) => "more than a tick can have";
+        tick(1 << 40, Vec::new()) => "more than a tick can have";
         TickLog { head: head(4), ..tick(1, Vec::new()) } => "of the future";
         TickLog { head: head(2), ..tick(1, Vec::new()) } => "out of order";
         TickLog { head: TickHead { seen: Some((2_999, 3_500)), ..head(3) }, ..tick(1, Vec::new()) } =>
