@@ -133,7 +133,8 @@ impl<W: Write> RecordsWriter<W> {
 #[derive(Debug)]
 pub struct RecordsReader<R: Read> {
     frame: FrameDecoder<R>,
-    pub(super) record: Vec<u8>,
+    /// The current record, encoded.
+    pub(crate) record: Vec<u8>,
     /// Records read so far.
     count: u64,
 }

@@ -109,7 +109,7 @@ pub(super) fn seeds() -> Vec<(&'static str, Vec<u8>)> {
         let mut reader = RecordsReader::new(file).expect("a snapshot");
         let mut bytes = Vec::new();
         while reader.advance().expect("a record") {
-            let record = reader.bytes();
+            let record = &reader.record;
             let length = u16::try_from(record.len()).expect("a small record");
             bytes.extend_from_slice(&length.to_le_bytes());
             bytes.extend_from_slice(record);

@@ -36,7 +36,7 @@ pub fn stat(stream: &[u8]) {
         }
         drop(snapshot);
         pool.clear();
-        assert!(pool.is_empty());
+        assert_eq!(pool.len(), 0);
     });
 }
 
