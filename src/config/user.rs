@@ -23,7 +23,8 @@ counted! {
         Read = "read",
         /// `Read`, plus creating annotations and silences: for scripts that deploy.
         Annotate = "annotate",
-        /// `Annotate`, plus creating and dropping reports, removing annotations, emptying the pools.
+        /// `Annotate`, plus creating and dropping reports, removing annotations, emptying the
+        /// pools.
         Admin = "admin",
     }
 }

@@ -57,8 +57,8 @@ impl Worker {
         Ok(Self { stop, thread: Some(thread) })
     }
 
-    /// Starts a thread with a lower priority: receivers and the merger go first. On Linux it applies
-    /// to the thread only.
+    /// Starts a thread with a lower priority: receivers and the merger go first. On Linux it
+    /// applies to the thread only.
     pub(super) fn start_nice(
         name: &str,
         what: &'static str,

@@ -133,6 +133,7 @@ impl<W: Write> RecordsWriter<W> {
 #[derive(Debug)]
 pub struct RecordsReader<R: Read> {
     frame: FrameDecoder<R>,
+    /// The current record, encoded.
     pub(crate) record: Vec<u8>,
     /// Records read so far.
     count: u64,
