@@ -49,7 +49,6 @@ impl TlsError {
 }
 
 /// TLS of a listener, and the files it is read from.
-#[derive(Debug)]
 pub struct Tls {
     files: TlsFiles,
     acceptor: RwLock<Acceptor>,
@@ -130,6 +129,12 @@ impl Tls {
     /// Returns the configuration for a new connection.
     pub(crate) fn config(&self) -> Arc<ServerConfig> {
         Arc::clone(&self.acceptor.read().config)
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
     }
 }
 

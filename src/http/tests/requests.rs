@@ -156,8 +156,10 @@ fn one_request_in_full() {
     // As text, so that the order of members counts too.
     assert_eq!(reply.json().to_string(), expected.to_string());
     assert_has!(server.get("/api/v1/requests/4").problem(404) => "request 4");
-    server.get("/api/v1/requests/18446744073709551615").problem(404);
-    for id in ["abc", "-3", "3.0", "18446744073709551616", "%ff"] {
+    for id in ["18446744073709551615", "18446744073709551616"] {
+        server.get(&format!("/api/v1/requests/{id}")).problem(404);
+    }
+    for id in ["abc", "-3", "3.0", "%ff"] {
         server.get(&format!("/api/v1/requests/{id}")).problem(400);
     }
     server.get("/api/v1/requests/3?format=csv").problem(400);

@@ -138,7 +138,7 @@ fn an_error_names_file_line_and_key() {
         "name = 'a'\nlevel = 'request'\nkeys = [{ missing = 'skip' }]" =>
             "7: report.keys: no key; accepted: key = a field or a tag";
         "name = 'a'\nlevel = 'packet'\nfilters = [{ min_time = 'x' }]" =>
-            "7: report.filters: min_time: invalid type: string \"x\", expected f64";
+            "7: report.filters: min_time: invalid type: string \"x\", expected seconds as a number";
         "name = 'a'\nlevel = 'packet'\nwindow = 99999999999999999999" =>
             "7: report.window: too large; accepted: ";
         "name = 'a'\ncomment = 'report1'\nwindow = '1m'" =>
