@@ -23,6 +23,7 @@ rows IN: SELECT id FROM request WHERE (id, status) IN (SELECT id, status FROM re
 IN and EXISTS: SELECT EXISTS (SELECT 1) FROM request
 LIMIT with an offset: SELECT COUNT(*) FROM request r WHERE EXISTS (SELECT 1 FROM timer t WHERE t.request_id = r.id LIMIT 1, 5)
 in ON: SELECT COUNT(*) FROM request r LEFT JOIN timer t ON EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.id)
+in ON: SELECT COUNT(*) FROM request r LEFT JOIN (timer t JOIN tag g ON EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.id)) ON t.request_id = r.id
 in ON: SELECT COUNT(*) FROM request r JOIN timer t ON EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.id) RIGHT JOIN tag g ON g.id = t.id
 ORDER BY: SELECT id FROM request r ORDER BY (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id)
 alias inside an expression: SELECT hostname AS h, COUNT(*) FROM request GROUP BY LOWER(h)

@@ -19,6 +19,7 @@ mod select;
 mod types;
 
 use std::ops::ControlFlow;
+use std::slice;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query,
@@ -126,6 +127,9 @@ impl VisitorMut for Rewriter<'_> {
     fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SqlError> {
         // Joins in parentheses; those of a SELECT are done with it.
         if let TableFactor::NestedJoin { table_with_joins, .. } = table {
+            if let Err(error) = on::refuse_looking(slice::from_ref(&**table_with_joins)) {
+                return ControlFlow::Break(error);
+            }
             for join in &mut table_with_joins.joins {
                 lower_join(&mut join.join_operator);
             }

@@ -2,7 +2,7 @@
 //!
 //! DataFusion plans them without the row around them, so a column of the joined tables is unknown
 //! there. What an inner join asks by a sub-query is asked by WHERE instead, where that row is
-//! known. Of an outer join it stays, and a sub-query that looks at the row is refused.
+//! known. In an outer join and in parentheses it stays, and one that looks at the row is refused.
 
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
@@ -35,6 +35,15 @@ pub(super) fn take_queries(from: &mut [TableWithJoins]) -> Result<Vec<Expr>, Sql
             }
         }
     }
+    refuse_looking(from)?;
+    Ok(taken)
+}
+
+/// Refuses sub-queries in the joins' conditions that look at the row around them.
+///
+/// # Errors
+/// [`SqlError::not_supported`].
+pub(super) fn refuse_looking(from: &[TableWithJoins]) -> Result<(), SqlError> {
     let mut tables = Names::default();
     let _ = from.iter().try_for_each(|it| it.visit(&mut tables));
     for join in from.iter().flat_map(|it| &it.joins) {
@@ -43,11 +52,12 @@ pub(super) fn take_queries(from: &mut [TableWithJoins]) -> Result<Vec<Expr>, Sql
         let _ = condition.visit(&mut within);
         if within.used.difference(&within.queried).any(|name| tables.joined.contains(name)) {
             return Err(SqlError::not_supported(
-                "a sub-query in ON of an outer join, or before a RIGHT JOIN, that looks at the row around it",
+                "a sub-query that looks at the row around it in ON of an outer join, before a RIGHT JOIN \
+                 or in parentheses",
             ));
         }
     }
-    Ok(taken)
+    Ok(())
 }
 
 const fn inner(join: &JoinOperator) -> bool {
