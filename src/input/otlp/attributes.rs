@@ -5,7 +5,6 @@
 //! skipped, and an empty text counts as absent. Only spans that wait have copies of their texts.
 //! So the memory of a span is proportional to its useful content, however many attributes it has.
 
-use std::hash::Hash;
 use std::sync::Arc;
 
 use crate::limits::{SPAN_ATTRIBUTES_MAX, SPAN_TAGS_MAX, TEXT_BYTES_MAX};
@@ -34,6 +33,10 @@ keys! {
     Environment = "deployment.environment.name" | "deployment.environment",
     InstanceId = "service.instance.id",
     Language = "telemetry.sdk.language",
+    DbSystem = "db.system.name" | "db.system",
+    DbNamespace = "db.namespace" | "db.name",
+    DbOperation = "db.operation.name" | "db.operation",
+    QueryText = "db.query.text" | "db.statement",
     Route = "http.route",
     Method = "http.request.method" | "http.method",
     Status = "http.response.status_code" | "http.status_code",
@@ -44,10 +47,6 @@ keys! {
     ServerAddress = "server.address",
     OldHostName = "net.host.name",
     PeerAddress = "net.peer.name" | "network.peer.address" | "net.sock.peer.addr",
-    DbSystem = "db.system.name" | "db.system",
-    DbNamespace = "db.namespace" | "db.name",
-    DbOperation = "db.operation.name" | "db.operation",
-    QueryText = "db.query.text" | "db.statement",
     MessagingSystem = "messaging.system",
     Destination = "messaging.destination.name" | "messaging.destination",
     MessagingName = "messaging.operation.name",
@@ -93,17 +92,29 @@ impl Key {
     }
 }
 
-/// Compares two short texts without a call.
-#[inline]
+/// Returns the first and the last eight bytes, which may overlap.
+#[inline(always)]
+fn ends(text: &[u8]) -> Option<[u64; 2]> {
+    Some([*text.first_chunk()?, *text.last_chunk()?].map(u64::from_le_bytes))
+}
+
+/// Compares two texts, short ones without a call.
+#[inline(always)]
 pub(super) fn is_same(a: &[u8], b: &[u8]) -> bool {
-    let eights = |it: &[u8]| it.last_chunk().map(|last: &[u8; 8]| u64::from_le_bytes(*last));
     a.len() == b.len()
-        && match (eights(a), eights(b)) {
-            (Some(x), Some(y)) => {
-                x == y && a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0).all(|(x, y)| x == y)
-            }
-            _ => a == b,
+        && match (ends(a), ends(b)) {
+            (Some(x), Some(y)) => x == y && (a.len() <= 16 || a == b),
+            _ => a.iter().zip(b).all(|(x, y)| x == y),
         }
+}
+
+/// Returns a hash of a text's ends, for tables that few texts share; `bits` of it.
+#[inline(always)]
+pub(super) fn hash_of_ends(text: &[u8], bits: u32) -> usize {
+    let short = || text.iter().fold(0, |all, byte| (all << 8) | u64::from(*byte));
+    let mixed = ends(text).map_or_else(short, |[first, last]| first ^ last.rotate_left(32));
+    // Any odd number with ones and zeros in no order does.
+    mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_shr(64_u32.wrapping_sub(bits)) as usize
 }
 
 /// Longest first word of a query that is kept.
@@ -114,62 +125,53 @@ const fn bit(number: u8) -> u64 {
     1_u64.wrapping_shl(number as u32)
 }
 
-/// An attribute's value as sent.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Value<'a> {
-    Text(&'a [u8]),
-    Whole(i64),
-    Float(f64),
-    Truth(bool),
-    /// A list, a map, bytes or no value.
-    Other,
-}
-
 /// Names of the attributes to keep.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Keys {
-    /// Names with their numbers, by length modulo [`LENGTHS`]. They are few, and no sender adds
-    /// any.
-    names: [Vec<(Box<str>, u8)>; LENGTHS],
+    /// Names with their numbers: a hash table, mostly empty. No sender adds any.
+    names: [Option<(Box<[u8]>, u8)>; PLACES],
     /// The bit of each attribute named by the configuration.
     pub(super) chosen: Vec<u64>,
     /// The `service.instance.id` of spans that this daemon pushes, which are refused here.
     pub(super) own_instance: Option<Arc<str>>,
-    hasher: ahash::RandomState,
+    /// Makes hashes that nobody outside can know.
+    pub(super) hasher: ahash::RandomState,
 }
 
-const LENGTHS: usize = 32;
+const PLACES: usize = 256;
+
+// A name that is not known ends at an empty place.
+const _: () = assert!(CHOSEN as usize + SPAN_TAGS_MAX < PLACES);
 
 impl Keys {
     pub(super) fn new(chosen: &[String], own_instance: Option<Arc<str>>) -> Self {
-        let mut keys = Self { own_instance, ..Self::default() };
+        let names = [const { None }; PLACES];
+        let hasher = ahash::RandomState::new();
+        let mut keys = Self { names, chosen: Vec::new(), own_instance, hasher };
         for (number, (name, _)) in (0..Key::OtherDb.number()).zip(ATTRIBUTES) {
-            keys.add(name, number);
+            keys.add(name.as_bytes(), number);
         }
         let chosen = (CHOSEN..).zip(chosen);
-        keys.chosen = chosen.map(|(number, name)| bit(keys.add(name, number))).collect();
+        keys.chosen = chosen.map(|(number, it)| bit(keys.add(it.as_bytes(), number))).collect();
         keys
     }
 
     /// Adds a name unless it is known; returns its number.
-    fn add(&mut self, name: &str, number: u8) -> u8 {
-        let known = self.number(name.as_bytes());
-        if let (None, Some(alike)) = (known, self.names.get_mut(name.len() % LENGTHS)) {
-            alike.push((name.into(), number));
+    fn add(&mut self, name: &[u8], number: u8) -> u8 {
+        let place = self.place(name);
+        self.names.get_mut(place).map_or(number, |it| it.get_or_insert((name.into(), number)).1)
+    }
+
+    /// Returns the place of a name, which is empty if it is not known.
+    #[inline(always)]
+    fn place(&self, name: &[u8]) -> usize {
+        let mut place = hash_of_ends(name, PLACES.ilog2());
+        while let Some(Some((known, _))) = self.names.get(place)
+            && !is_same(known, name)
+        {
+            place = place.wrapping_add(1) % PLACES;
         }
-        known.unwrap_or(number)
-    }
-
-    /// Returns the number of a name, if it is known.
-    #[inline]
-    fn number(&self, name: &[u8]) -> Option<u8> {
-        let alike = self.names.get(name.len() % LENGTHS)?;
-        alike.iter().find(|it| is_same(it.0.as_bytes(), name)).map(|it| it.1)
-    }
-
-    /// Returns a hash with keys of its own, which nobody outside can know.
-    pub(super) fn hash(&self, of: impl Hash) -> u64 {
-        self.hasher.hash_one(of)
+        place
     }
 }
 
@@ -233,10 +235,10 @@ impl<'a> Facts<'a> {
         Some(self.texts.text(*fact))
     }
 
-    /// Returns the text of the first of these keys that is present.
+    /// Returns the text of the first of these keys, as they are declared, that is present.
     #[inline]
     pub(super) fn first(self, keys: &[Key]) -> Option<&'a [u8]> {
-        keys.iter().find_map(|key| self.get(*key))
+        self.first_of(keys.iter().fold(0, |bits, key| bits | key.bits()))
     }
 }
 
@@ -311,35 +313,26 @@ impl Texts<'_> {
     }
 
     /// Counts an attribute; returns its number if it is to be kept.
-    #[inline]
+    #[inline(always)]
     pub(super) fn number(&mut self, keys: &Keys, name: &[u8]) -> Option<u8> {
         self.attributes = self.attributes.saturating_add(1);
         if self.attributes > SPAN_ATTRIBUTES_MAX {
             self.over_limit = self.over_limit.saturating_add(1);
             return None;
         }
-        let number = keys.number(name);
+        let number = keys.names.get(keys.place(name)).and_then(|it| Some(it.as_ref()?.1));
         if number.is_none() && name.starts_with(b"db.") {
             self.derive(Key::OtherDb, b"db");
         }
         number
     }
 
-    /// Adds the value of an attribute.
-    #[inline]
-    pub(super) fn value(&mut self, keys: &Keys, number: u8, value: Value<'_>) {
-        match value {
-            Value::Text(query) if Key::QueryText.bits() & bit(number) != 0 => {
-                self.operation(keys, number, query.trim_ascii_start());
-            }
-            Value::Text(text) => self.add(number, text),
-            Value::Whole(whole) => self.add(number, itoa::Buffer::new().format(whole).as_bytes()),
-            // Not as Display does, which writes out all zeros: 326 bytes for nine that were sent.
-            Value::Float(float) => {
-                self.add(number, format!("{float:?}").trim_end_matches(".0").as_bytes());
-            }
-            Value::Truth(truth) => self.add(number, truth.to_string().as_bytes()),
-            Value::Other => {}
+    /// Adds the value of an attribute, of a query only its operation.
+    #[inline(always)]
+    pub(super) fn value(&mut self, keys: &Keys, number: u8, value: &[u8]) {
+        match Key::QueryText.bits() & bit(number) {
+            0 => self.add(number, value),
+            _ => self.operation(keys, number, value.trim_ascii_start()),
         }
     }
 
@@ -367,7 +360,7 @@ impl Texts<'_> {
     }
 
     /// Adds a text, unless there is one already: one of the body by its place, another as a copy.
-    #[inline]
+    #[inline(always)]
     fn add(&mut self, number: u8, text: &[u8]) {
         let text = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
         if text.is_empty() || self.open.seen & bit(number) != 0 {
@@ -388,7 +381,7 @@ impl Texts<'_> {
 mod tests {
     use super::*;
 
-    fn attribute(writer: &mut Texts<'_>, keys: &Keys, name: &[u8], value: Value<'_>) {
+    fn attribute(writer: &mut Texts<'_>, keys: &Keys, name: &[u8], value: &[u8]) {
         if let Some(number) = writer.number(keys, name) {
             writer.value(keys, number, value);
         }
@@ -400,15 +393,15 @@ mod tests {
         let sent = b"users/{id}";
         let mut writer = Texts { sent, ..Texts::default() };
         for (name, value) in [
-            (&b"http.route"[..], Value::Text(b"")),
-            (b"http.route", Value::Text(sent)),
-            (b"http.route", Value::Text(b"another")),
-            (b"http.status_code", Value::Whole(500)),
-            (b"http.response.status_code", Value::Whole(404)),
-            (b"db.query.text", Value::Text(b"\n select * from secret")),
-            (b"db.namespace", Value::Text(b"shop")),
-            (b"tenant", Value::Truth(true)),
-            (b"unknown", Value::Text(b"x")),
+            (&b"http.route"[..], &b""[..]),
+            (b"http.route", sent),
+            (b"http.route", b"another"),
+            (b"http.status_code", b"500"),
+            (b"http.response.status_code", b"404"),
+            (b"db.query.text", b"\n select * from secret"),
+            (b"db.namespace", b"shop"),
+            (b"tenant", b"true"),
+            (b"unknown", b"x"),
         ] {
             attribute(&mut writer, &keys, name, value);
         }
@@ -428,37 +421,17 @@ mod tests {
     }
 
     #[test]
-    fn texts_of_floats_are_short_and_exact() {
-        let keys = Keys::new(&[], None);
-        let mut writer = Texts::default();
-        let mut text = |float| {
-            attribute(&mut writer, &keys, b"http.route", Value::Float(float));
-            let facts = writer.take();
-            let text = facts.among(&writer).get(Key::Route).unwrap();
-            String::from_utf8(text.to_vec()).unwrap()
-        };
-        for float in [-5e-324, f64::MIN_POSITIVE, f64::MIN, 1.0 / 3.0, 1e-5 / 3.0, 1e16, 1e15 / 3.0]
-        {
-            let text = text(float);
-            assert!(text.len() <= 24 && text.parse() == Ok(float), "{text}");
-        }
-        for (float, expected) in [(200.0, "200"), (0.5, "0.5"), (-0.0, "-0"), (f64::NAN, "NaN")] {
-            assert_eq!(text(float), expected);
-        }
-    }
-
-    #[test]
     fn long_values_are_cut_and_attributes_past_the_limit_are_counted() {
         let keys = Keys::new(&[], None);
         let mut writer = Texts::default();
         let long = vec![b'x'; 100_000];
-        attribute(&mut writer, &keys, b"url.full", Value::Text(&long));
+        attribute(&mut writer, &keys, b"url.full", &long);
         for _ in 1..SPAN_ATTRIBUTES_MAX {
-            attribute(&mut writer, &keys, b"nothing", Value::Other);
+            attribute(&mut writer, &keys, b"nothing", b"");
         }
         assert_eq!(writer.over_limit, 0);
         for _ in 0..7 {
-            attribute(&mut writer, &keys, b"http.route", Value::Text(b"x"));
+            attribute(&mut writer, &keys, b"http.route", b"x");
         }
         assert_eq!(writer.over_limit, 7);
         let taken = writer.take();

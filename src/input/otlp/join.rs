@@ -11,11 +11,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
+use indexmap::IndexMap;
 
 use super::attributes::{FactsAt, Key, Texts};
 use super::counters::{LeftOut, OtlpCounters};
 use super::request::{Class, RequestWriter};
-use super::span::{Batch, Kind, Span};
+use super::span::{Batch, Kind, Resource, Span};
 use crate::limits::SPANS_WAITING_BYTES_MAX;
 
 /// Time for which a root waits for the spans below it. SDKs send at least every five seconds.
@@ -39,6 +40,8 @@ const GROUP_BYTES: usize = 400;
 /// Spans of one trace and resource, while they wait.
 #[derive(Debug, Default)]
 struct Group {
+    /// Tells its age.
+    number: u64,
     /// Keyed hash of its trace; with a span's id it tells requests apart.
     trace: u64,
     /// The same with its resource.
@@ -92,7 +95,11 @@ struct Joined<'s> {
     asked: u8,
 }
 
-impl Joined<'_> {
+impl<'s> Joined<'s> {
+    const fn new(span: &'s Span, leaves_ms: u64) -> Self {
+        Self { span, root: None, leaves_ms, asked: 0 }
+    }
+
     fn is_root(&self) -> bool {
         self.root == Some(self.span.id)
     }
@@ -106,14 +113,14 @@ pub(super) struct Joiner {
     /// Milliseconds of the monotonic clock, and seconds since 1970.
     now_ms: u64,
     now_secs: u32,
-    /// Ordered by age.
+    /// By their numbers, the oldest first.
     groups: BTreeMap<u64, Group>,
-    /// By their keys.
+    /// Their numbers, by their keys.
     numbers: HashMap<u64, u64, ahash::RandomState>,
     /// Time at which a group is due, and its number.
     due: BTreeSet<(u64, u64)>,
-    /// Number of the next group.
-    next: u64,
+    /// The last number.
+    last: u64,
     bytes: usize,
     waiting: usize,
     /// Requests that have left, and keys of their groups.
@@ -134,7 +141,7 @@ impl Joiner {
             groups: BTreeMap::new(),
             numbers: HashMap::default(),
             due: BTreeSet::new(),
-            next: 0,
+            last: 0,
             bytes: 0,
             waiting: 0,
             known: HashSet::default(),
@@ -206,62 +213,66 @@ impl Joiner {
     /// requests of PHP are, leaves from the body.
     fn join(&mut self, batch: &Batch<'_>) {
         let (now_ms, texts) = (self.now_ms, &batch.texts);
-        let mut arrived: BTreeMap<u64, (Group, Vec<Joined<'_>>)> = BTreeMap::new();
-        let mut spans = &*batch.spans;
+        // Trace and resource of each group by its key; all spans with the places of their groups.
+        let mut groups: IndexMap<u64, (u64, &Resource), ahash::RandomState> = IndexMap::default();
+        let mut spans = Vec::with_capacity(batch.spans.len());
+        let mut rest = &*batch.spans;
         for resource in &batch.resources {
-            let of_resource = spans.split_off(..resource.spans).unwrap_or_default();
-            let is_php = resource.facts.among(texts).get(Key::Language) == Some(&b"php"[..]);
-            let root_leaves_ms = now_ms.saturating_add(if is_php { 0 } else { ROOT_WAITS_MS });
+            let of_resource = rest.split_off(..resource.spans).unwrap_or_default();
             for alike in of_resource.chunk_by(|a, b| a.trace == b.trace) {
                 let Some(Span { trace, .. }) = alike.first() else { continue };
-                let trace = self.writer.keys.hash(u128::from_ne_bytes(*trace));
-                let key = trace ^ resource.hash;
-                let number = *self.numbers.entry(key).or_insert(self.next);
-                self.next = self.next.max(number.saturating_add(1));
-                let (_, spans) = arrived.entry(number).or_insert_with(|| {
-                    let resource = resource.facts;
-                    let new =
-                        || Group { trace, key, resource, first_ms: now_ms, ..Group::default() };
-                    (self.remove(number).unwrap_or_else(new), Vec::with_capacity(alike.len()))
-                });
-                for span in alike {
-                    let is_root = span.is_root() || span.may_be_root();
-                    let leaves_ms = if is_root { root_leaves_ms } else { u64::MAX };
-                    match is_root && self.known.contains(&(trace ^ span.id)) {
-                        true => self.leave_out(LeftOut::Duplicate, 1),
-                        false => spans.push(Joined { span, root: None, leaves_ms, asked: 0 }),
-                    }
-                }
+                let trace = self.writer.keys.hasher.hash_one(u128::from_ne_bytes(*trace));
+                let group = groups.entry(trace ^ resource.hash);
+                let place = group.index();
+                group.or_insert((trace, resource));
+                spans.extend(alike.iter().map(|span| (place, trace, span)));
             }
         }
-        for (number, (mut group, spans)) in arrived {
-            if !spans.is_empty() {
-                let latest_ms = group.first_ms.saturating_add(WAITS_MAX_MS);
-                group.ends_ms = latest_ms.min(now_ms.saturating_add(REST_WAITS_MS));
-            }
+        // All in one go, as each waits for memory.
+        let is_known = |trace, span: &Span| self.known.contains(&(trace ^ span.id));
+        spans.retain(|(_, trace, span)| !span.leads() || !is_known(*trace, span));
+        self.leave_out(LeftOut::Duplicate, batch.spans.len().saturating_sub(spans.len()));
+        // They mostly are in this order.
+        spans.sort_by_key(|it| it.0);
+        for alike in spans.chunk_by(|a, b| a.0 == b.0) {
+            let place = alike.first().map_or(0, |it| it.0);
+            let Some((&key, &(trace, resource))) = groups.get_index(place) else { continue };
+            let is_php = resource.facts.among(texts).get(Key::Language) == Some(&b"php"[..]);
+            let leads_ms = now_ms.saturating_add(if is_php { 0 } else { ROOT_WAITS_MS });
+            let leaves_ms = |span: &Span| if span.leads() { leads_ms } else { u64::MAX };
+            let spans: Vec<_> = alike.iter().map(|it| Joined::new(it.2, leaves_ms(it.2))).collect();
+            let number = self.numbers.get(&key).copied();
+            let mut group = number.and_then(|number| self.remove(number)).unwrap_or_else(|| {
+                self.last = self.last.saturating_add(1);
+                let (number, resource) = (self.last, resource.facts);
+                Group { number, trace, key, resource, first_ms: now_ms, ..Group::default() }
+            });
+            let latest_ms = group.first_ms.saturating_add(WAITS_MAX_MS);
+            group.ends_ms = latest_ms.min(now_ms.saturating_add(REST_WAITS_MS));
             if group.spans.is_empty() && spans.iter().any(|it| it.leaves_ms <= now_ms) {
-                self.release((number, group), spans, texts, None);
+                self.release(&mut group, spans, texts, None);
             } else {
                 group.keep(&spans, texts);
-                self.insert(number, group);
             }
+            self.insert(group);
         }
     }
 
     /// Keeps a group, unless it is empty.
-    fn insert(&mut self, number: u64, group: Group) {
+    fn insert(&mut self, group: Group) {
         if group.spans.is_empty() {
-            self.numbers.remove(&group.key);
             return;
         }
-        self.due.insert((group.due_ms(), number));
+        self.numbers.insert(group.key, group.number);
+        self.due.insert((group.due_ms(), group.number));
         self.bytes = self.bytes.saturating_add(group.bytes());
         self.waiting = self.waiting.saturating_add(group.spans.len());
-        self.groups.insert(number, group);
+        self.groups.insert(group.number, group);
     }
 
     fn remove(&mut self, number: u64) -> Option<Group> {
         let group = self.groups.remove(&number)?;
+        self.numbers.remove(&group.key);
         self.due.remove(&(group.due_ms(), number));
         self.bytes = self.bytes.saturating_sub(group.bytes());
         self.waiting = self.waiting.saturating_sub(group.spans.len());
@@ -273,15 +284,16 @@ impl Joiner {
     fn settle(&mut self, number: u64, ends: Option<LeftOut>) {
         let Some(mut group) = self.remove(number) else { return };
         let (spans, texts) = (std::mem::take(&mut group.spans), std::mem::take(&mut group.texts));
-        let joined = |span| Joined { span, root: None, leaves_ms: span.leaves_ms, asked: 0 };
-        self.release((number, group), spans.iter().map(joined).collect(), &texts, ends);
+        let joined = spans.iter().map(|span| Joined::new(span, span.leaves_ms));
+        self.release(&mut group, joined.collect(), &texts, ends);
+        self.insert(group);
     }
 
     /// Releases the roots among all spans of a group that are due, with the spans below them, and
     /// keeps the others.
     fn release(
         &mut self,
-        (number, mut group): (u64, Group),
+        group: &mut Group,
         mut spans: Vec<Joined<'_>>,
         texts: &Texts<'_>,
         ends: Option<LeftOut>,
@@ -289,14 +301,15 @@ impl Joiner {
         let now_ms = self.now_ms;
         let is_over = ends.is_some() || group.ends_ms <= now_ms;
         self.leave_out(LeftOut::Duplicate, find_roots(&mut spans));
-        let leaves = |it: &Joined<'_>| it.root != Some(0) && (is_over || it.leaves_ms <= now_ms);
-        let roots = spans.iter().filter(|it| it.is_root());
-        let requests = roots.filter(|it| left_out(it.span, texts).is_none());
+        let is_lost = |it: &Joined<'_>| it.root == Some(0);
+        let leaves = |it: &Joined<'_>| !is_lost(it) && (is_over || it.leaves_ms <= now_ms);
+        let is_request = |it: &&Joined<'_>| it.is_root() && left_out(it.span, texts).is_none();
+        let requests = spans.iter().filter(is_request);
         let mut leaving = requests.clone().filter(|it| leaves(it)).map(|it| it.span.id);
         let (request, another) = (leaving.next(), leaving.next());
         // Spans whose parent is missing are lost once no request remains to which they might
         // belong.
-        let has_left = self.known.contains(&group.key);
+        let has_left = spans.iter().any(is_lost) && self.known.contains(&group.key);
         let (guess, lost) = match (request, requests.clone().all(leaves)) {
             (Some(_), true) if another.is_none() && !has_left => (request, None),
             (Some(_), true) => (None, Some(LeftOut::Orphan)),
@@ -305,21 +318,23 @@ impl Joiner {
             _ => (None, None),
         };
         if guess.is_some() {
-            for it in spans.iter_mut().filter(|it| it.root == Some(0)) {
+            for it in spans.iter_mut().filter(|it| is_lost(it)) {
                 (it.root, it.leaves_ms) = (guess, now_ms);
                 self.counters.spans_parent_guessed.add(1);
             }
         }
-        let stays = |it: &Joined<'_>| !leaves(it) && (it.root != Some(0) || lost.is_none());
-        spans.sort_by_key(|it| (stays(it), it.root));
-        let (leaving, staying) = spans.split_at(spans.partition_point(|it| !stays(it)));
-        for alike in leaving.chunk_by(|a, b| a.root == b.root) {
-            self.leave(&group, alike, texts, lost);
+        let stays = |it: &Joined<'_>| !leaves(it) && (!is_lost(it) || lost.is_none());
+        spans.sort_by_key(|it| it.root);
+        for alike in spans.chunk_by(|a, b| a.root == b.root) {
+            // Those with the same root leave together.
+            if alike.first().is_some_and(|it| !stays(it)) {
+                self.leave(group, alike, texts, lost);
+            }
         }
-        if !staying.is_empty() {
-            group.keep(staying, texts);
+        spans.retain(stays);
+        if !spans.is_empty() {
+            group.keep(&spans, texts);
         }
-        self.insert(number, group);
     }
 
     /// Releases spans with the same root: as a request with its timers if that is one. Spans
@@ -400,7 +415,7 @@ fn find_roots(spans: &mut Vec<Joined<'_>>) -> usize {
                 above = (span.parent, place.ok());
             }
             next = above.1.filter(|_| !span.is_root());
-            if next.is_none() && (span.is_root() || span.may_be_root()) {
+            if next.is_none() && span.leads() {
                 (root, leaves_ms) = (span.id, own_ms);
             }
         }
@@ -417,7 +432,7 @@ fn find_roots(spans: &mut Vec<Joined<'_>>) -> usize {
 fn left_out(root: &Span, texts: &Texts<'_>) -> Option<LeftOut> {
     let receives = || {
         let facts = root.facts.among(texts);
-        let operation = facts.first(&[Key::MessagingType, Key::MessagingName]);
+        let operation = facts.get(Key::MessagingType).or_else(|| facts.get(Key::MessagingName));
         let verb = facts.get(Key::Name).and_then(|it| it.split(|it| *it == b' ').next());
         [operation, verb].contains(&Some(&b"receive"[..]))
     };

@@ -15,7 +15,9 @@
 //!   value   1 text, 2 truth, 3 whole number, 4 float
 //! ```
 
-use super::attributes::{Key, Keys, Texts, Value};
+use std::borrow::Cow;
+
+use super::attributes::{Key, Keys, Texts};
 use super::messages::OWN_SCOPE;
 use super::span::{Batch, Kind, Resource, Span};
 use crate::input::cursor::Cursor;
@@ -27,7 +29,7 @@ use crate::limits::{GROUP_DEPTH_MAX, SPAN_EVENTS_MAX};
 const SPAN_BYTES: usize = 256;
 
 /// Status code of an error.
-const ERROR: i64 = 2;
+const ERROR: &[u8] = b"2";
 
 /// Keys of an attribute's name, its value, and a text in that.
 const NAME: u8 = (1 << 3) | LENGTH as u8;
@@ -36,26 +38,32 @@ const TEXT: u8 = (1 << 3) | LENGTH as u8;
 
 type Result<T> = std::result::Result<T, RejectReason>;
 
-/// Returns the messages in the field of this number.
-fn messages(message: &[u8], number: u32) -> impl Iterator<Item = Result<&[u8]>> {
+/// Passes on the messages in the field of this number.
+fn each<'m>(
+    message: &'m [u8],
+    number: u32,
+    mut take: impl FnMut(&'m [u8]) -> Result<()>,
+) -> Result<()> {
     let mut cursor = Cursor::new(message);
-    let mut next = move || {
-        while cursor.left() > 0 {
-            let key = cursor.key()?;
-            match (key >> 3, key & 7) {
-                (found, LENGTH) if found == number => return cursor.bytes().map(Some),
-                _ => cursor = skip(cursor, key)?,
-            }
+    while cursor.left() > 0 {
+        let key = cursor.key()?;
+        match (key >> 3, key & 7) {
+            (found, LENGTH) if found == number => take(cursor.bytes()?)?,
+            _ => cursor = skip(cursor, key)?,
         }
-        Ok(None)
-    };
-    std::iter::from_fn(move || next().transpose())
+    }
+    Ok(())
 }
 
 /// Returns the last bytes in the field of this number.
 #[inline(never)]
 fn last(message: &[u8], number: u32) -> Result<&[u8]> {
-    messages(message, number).try_fold(&[][..], |_, found| found)
+    let mut last = &[][..];
+    each(message, number, |found| {
+        last = found;
+        Ok(())
+    })?;
+    Ok(last)
 }
 
 /// Skips the value of a field. A cursor whose address is never taken stays in registers.
@@ -68,17 +76,14 @@ fn skip(mut cursor: Cursor<'_>, key: u32) -> Result<Cursor<'_>> {
 /// Decodes a body.
 pub(super) fn decode<'b>(body: &'b [u8], keys: &Keys, batch: &mut Batch<'b>) -> Result<()> {
     batch.texts.sent = body;
-    for message in messages(body, 1) {
-        let (message, mut resource) = (message?, Resource::default());
+    each(body, 1, |message| {
+        let mut resource = Resource::default();
         // Its scopes may precede the resource; attributes of spans must not be mixed with the
         // resource's.
-        for of_resource in messages(message, 1) {
-            let of_resource = of_resource?;
-            resource.hash = resource.hash.rotate_left(1) ^ keys.hash(of_resource);
-            for pair in messages(of_resource, 1) {
-                attribute(pair?, keys, &mut batch.texts)?;
-            }
-        }
+        each(message, 1, |of_resource| {
+            resource.hash = resource.hash.rotate_left(1) ^ keys.hasher.hash_one(of_resource);
+            each(of_resource, 1, |pair| attribute(pair, keys, &mut batch.texts))
+        })?;
         if batch.texts.lacks(Key::HostName)
             && let Some(sender) = batch.sender
         {
@@ -89,20 +94,18 @@ pub(super) fn decode<'b>(body: &'b [u8], keys: &Keys, batch: &mut Batch<'b>) -> 
         let is_own = keys.own_instance.as_ref().is_some_and(|own| own.as_bytes() == instance);
         let before = batch.spans.len();
         batch.spans.reserve(message.len() / SPAN_BYTES);
-        for scope in messages(message, 2) {
-            let scope = scope?;
+        batch.texts.reserve(message.len() / SPAN_BYTES);
+        each(message, 2, |scope| {
             batch.is_own = is_own && last(last(scope, 1)?, 1)? == OWN_SCOPE.as_bytes();
-            for message in messages(scope, 2) {
-                span(message?, keys, batch)?;
-            }
-        }
+            each(scope, 2, |message| span(message, keys, batch))
+        })?;
         resource.spans = batch.spans.len().saturating_sub(before);
         match resource.spans {
             0 => batch.texts.drop_last(resource.facts),
             _ => batch.resources.push(resource),
         }
-    }
-    Ok(())
+        Ok(())
+    })
 }
 
 fn span(message: &[u8], keys: &Keys, batch: &mut Batch<'_>) -> Result<()> {
@@ -120,12 +123,12 @@ fn span(message: &[u8], keys: &Keys, batch: &mut Batch<'_>) -> Result<()> {
             (6, VARINT) => span.kind = Kind::try_from(cursor.varint()? as i32).unwrap_or_default(),
             (7, FIXED64) => span.start = u64::from_le_bytes(cursor.fixed()?),
             (8, FIXED64) => span.end = u64::from_le_bytes(cursor.fixed()?),
-            (9, LENGTH) => {
+            (9, LENGTH) => loop {
                 attribute(cursor.bytes()?, keys, &mut batch.texts)?;
-                while cursor.eat(key) {
-                    attribute(cursor.bytes()?, keys, &mut batch.texts)?;
+                if !cursor.eat(key) {
+                    break;
                 }
-            }
+            },
             (11, LENGTH) => {
                 let event = cursor.bytes()?;
                 events = events.saturating_add(1);
@@ -136,7 +139,7 @@ fn span(message: &[u8], keys: &Keys, batch: &mut Batch<'_>) -> Result<()> {
                 }
             }
             // A status has its code where a value has a whole number.
-            (15, LENGTH) => span.is_error = any_value(cursor.bytes()?)? == Value::Whole(ERROR),
+            (15, LENGTH) => span.is_error = *any_value(cursor.bytes()?)? == *ERROR,
             (16, FIXED32) => span.flags = u32::from_le_bytes(cursor.fixed()?),
             _ => cursor = skip(cursor, key)?,
         }
@@ -161,18 +164,17 @@ fn number(id: &[u8]) -> u64 {
 }
 
 /// Adds an attribute if it is to be kept.
-#[inline]
+#[inline(always)]
 fn attribute(message: &[u8], keys: &Keys, texts: &mut Texts<'_>) -> Result<()> {
     let (name, value) = name_and_value(message)?;
     if let Some(number) = texts.number(keys, name) {
-        // Most values are short texts.
-        let value = match value {
+        match value {
+            // Most values are short texts.
             [TEXT, length @ ..0x80, text @ ..] if usize::from(*length) == text.len() => {
-                Value::Text(text)
+                texts.value(keys, number, text);
             }
-            _ => any_value(value)?,
-        };
-        texts.value(keys, number, value);
+            _ => texts.value(keys, number, &any_value(value)?),
+        }
     }
     Ok(())
 }
@@ -190,19 +192,26 @@ fn name_and_value(message: &[u8]) -> Result<(&[u8], &[u8])> {
     Ok((last(message, 1)?, last(message, 2)?))
 }
 
+/// Returns a value as text: as a part of the message if it was sent as one. Lists, maps and bytes
+/// give none.
 #[inline(never)]
-fn any_value(message: &[u8]) -> Result<Value<'_>> {
-    let (mut cursor, mut value) = (Cursor::new(message), Value::Other);
+fn any_value(message: &[u8]) -> Result<Cow<'_, [u8]>> {
+    let owned = |text: &str| Cow::Owned(text.as_bytes().to_vec());
+    let (mut cursor, mut value) = (Cursor::new(message), Cow::default());
     while cursor.left() > 0 {
         let key = cursor.key()?;
         value = match (key >> 3, key & 7) {
-            (1, LENGTH) => Value::Text(cursor.bytes()?),
-            (2, VARINT) => Value::Truth(cursor.varint()? != 0),
-            (3, VARINT) => Value::Whole(cursor.varint()?.cast_signed()),
-            (4, FIXED64) => Value::Float(f64::from_le_bytes(cursor.fixed()?)),
+            (1, LENGTH) => Cow::Borrowed(cursor.bytes()?),
+            (2, VARINT) => owned(&(cursor.varint()? != 0).to_string()),
+            (3, VARINT) => owned(itoa::Buffer::new().format(cursor.varint()?.cast_signed())),
+            // Not as Display does, which writes out all zeros: 326 bytes for nine that were sent.
+            (4, FIXED64) => {
+                let text = format!("{:?}", f64::from_le_bytes(cursor.fixed()?));
+                owned(text.trim_end_matches(".0"))
+            }
             (number, _) => {
                 cursor = skip(cursor, key)?;
-                if matches!(number, 5..=7) { Value::Other } else { value }
+                if matches!(number, 5..=7) { Cow::default() } else { value }
             }
         };
     }
@@ -212,13 +221,14 @@ fn any_value(message: &[u8]) -> Result<Value<'_>> {
 /// Returns the exception type if the event describes an exception that has one.
 fn exception_type(event: &[u8]) -> Result<Option<&[u8]>> {
     let (is_exception, mut kind) = (last(event, 2)? == b"exception", None);
-    for pair in messages(event, 3) {
-        let (name, value) = name_and_value(pair?)?;
+    each(event, 3, |pair| {
+        let (name, value) = name_and_value(pair)?;
         if name == b"exception.type"
-            && let Value::Text(text) = any_value(value)?
+            && let Cow::Borrowed(text) = any_value(value)?
         {
             kind = Some(text);
         }
-    }
+        Ok(())
+    })?;
     Ok(kind.filter(|_| is_exception))
 }

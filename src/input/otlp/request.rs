@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Lane;
-use super::attributes::{Facts, FactsAt, Key, Keys, Texts, is_same};
+use super::attributes::{Facts, FactsAt, Key, Keys, Texts, hash_of_ends, is_same};
 use super::span::Span;
 use crate::config::OtlpInput;
 use crate::input::record::{
@@ -98,8 +98,8 @@ fn script_name(facts: Facts<'_>) -> &[u8] {
 }
 
 fn number(facts: Facts<'_>, key: Key) -> Option<u32> {
-    let text = std::str::from_utf8(facts.get(key)?).ok()?;
-    let number: u64 = text.trim().parse().ok()?;
+    let text = std::str::from_utf8(facts.get(key)?.trim_ascii()).ok()?;
+    let number: u64 = text.parse().ok()?;
     Some(u32::try_from(number).unwrap_or(u32::MAX))
 }
 
@@ -166,7 +166,7 @@ impl RequestWriter {
         let status = number(facts, Key::Status).unwrap_or(if root.is_error { 500 } else { 0 });
         record.end_texts(status);
 
-        let exception = facts.first(&[Key::EventException, Key::ExceptionType]);
+        let exception = facts.get(Key::EventException).or_else(|| facts.get(Key::ExceptionType));
         let usual = [
             (Key::ServiceName, of_resource.get(Key::ServiceName)),
             (Key::ServiceNamespace, of_resource.get(Key::ServiceNamespace)),
@@ -213,6 +213,9 @@ impl RequestWriter {
     }
 }
 
+/// Bits of the number of values of a tag that are found again.
+const KNOWN_BITS: u32 = 4;
+
 /// Writes the timers in the order of their start, each clipped to the request; those past
 /// [`SPAN_TIMERS_MAX`] are added up by their tags. Returns their number then.
 fn write_timers(
@@ -241,21 +244,18 @@ fn write_timers(
     let single = single.iter().map(|it| (timer_tags(it, texts), 1, time(it), after(it)));
     let merged = merged.into_iter();
     let merged = merged.map(|(tags, (hits, total, after))| (tags, hits, total as f32, after));
-    let mut names: [Option<Interned>; 3] = [None; 3];
-    // Most timers share a few values: of each tag the last ones, by their length and end.
-    let nothing_known: [Option<(&[u8], Interned)>; 16] = [None; 16];
-    let mut known = [nothing_known; 3];
+    // Of each tag its name once one has it, and the last values by a hash: most timers share a few.
+    let nothing_known: [Option<(&[u8], Interned)>; 1 << KNOWN_BITS] = [None; _];
+    let mut columns = TIMER_TAGS.map(|tag| (tag.as_bytes(), None, nothing_known));
     let rows = single.len().saturating_add(merged.len());
     for (tags, hits, total, after) in single.chain(merged) {
         let timer = record.begin_timer(hits, total, 0.0, 0.0);
         record.timer_is_span(timer, after);
         let mut set = record.tag_set(TIMER_TAGS_MAX);
-        let places = names.iter_mut().zip(&mut known);
-        for ((tag, text), (name, known)) in TIMER_TAGS.into_iter().zip(tags).zip(places) {
-            let Some(text @ [.., last]) = text else { continue };
-            let tag = tag.as_bytes();
+        for ((tag, name, known), text) in columns.iter_mut().zip(tags) {
+            let Some(text) = text else { continue };
             let name = *name.get_or_insert_with(|| record.string(tag));
-            let place = known.get_mut((usize::from(*last) ^ text.len()) % 16);
+            let place = known.get_mut(hash_of_ends(text, KNOWN_BITS));
             let value = match place {
                 Some(Some((known, value))) if is_same(known, text) => *value,
                 place => {

@@ -85,11 +85,11 @@ impl Span {
             || self.flags & (PARENT_KNOWN | PARENT_REMOTE) == PARENT_KNOWN | PARENT_REMOTE
     }
 
-    /// Returns true if the span is a root when its parent is missing: it serves a call and does not
-    /// say where its parent is.
-    pub(super) const fn may_be_root(&self) -> bool {
+    /// Returns true if the span is a root, or one when its parent is missing: it serves a call and
+    /// does not say where its parent is.
+    pub(super) const fn leads(&self) -> bool {
         let answers = matches!(self.kind, Kind::Server | Kind::Consumer);
-        answers && self.flags & PARENT_KNOWN == 0
+        self.is_root() || answers && self.flags & PARENT_KNOWN == 0
     }
 }
 

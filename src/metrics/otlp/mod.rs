@@ -199,20 +199,16 @@ impl Pusher {
         }
         self.cut(Some(self.clock.unix_ms()));
         // A server that asked for a delay is left alone.
-        let until = Instant::now() + LAST_MAX;
-        while Instant::now() < until
+        let begun = Instant::now();
+        let left = || LAST_MAX.saturating_sub(begun.elapsed());
+        while !left().is_zero()
             && self.back_off.is_over(self.clock.mono_ms())
             && let Some(body) = self.queue.front().map(Arc::clone)
         {
-            let left = until.saturating_duration_since(Instant::now());
-            match self.push.server.post(&body, left) {
+            match self.push.server.post(&body, left()) {
                 Outcome::Decided(given_up) => self.ended(given_up),
                 Outcome::Later(_, after) => {
-                    let pause = after.unwrap_or_default().max(NAP);
-                    if pause >= until.saturating_duration_since(Instant::now()) {
-                        break;
-                    }
-                    thread::sleep(pause);
+                    thread::sleep(after.unwrap_or_default().max(NAP).min(left()));
                 }
             }
         }

@@ -194,6 +194,34 @@ fn both_forms_tell_the_same_and_every_span_is_counted() {
 }
 
 #[test]
+fn texts_of_floats_are_short_and_exact() {
+    let text = |float| {
+        let span = trace::Span {
+            trace_id: vec![1; 16],
+            span_id: vec![1; 8],
+            start_time_unix_nano: NOW_NS,
+            end_time_unix_nano: NOW_NS,
+            attributes: vec![attribute("tenant", AnyValue::DoubleValue(float))],
+            ..trace::Span::default()
+        };
+        let scope_spans = vec![trace::ScopeSpans { spans: vec![span], ..Default::default() }];
+        let of_resource = trace::ResourceSpans { scope_spans, ..trace::ResourceSpans::default() };
+        let request = Reference { resource_spans: vec![of_resource] };
+        let (_, spans, ..) = decode(Form::Protobuf, &request.encode_to_vec()).unwrap();
+        let [(_, told)] = &spans[..] else { panic!("{spans:?}") };
+        let [(_, text)] = &told[..] else { panic!("{told:?}") };
+        String::from_utf8(text.clone()).unwrap()
+    };
+    for float in [-5e-324, f64::MIN_POSITIVE, f64::MIN, 1.0 / 3.0, 1e-5 / 3.0, 1e16, 1e15 / 3.0] {
+        let text = text(float);
+        assert!(text.len() <= 24 && text.parse() == Ok(float), "{text}");
+    }
+    for (float, expected) in [(200.0, "200"), (0.5, "0.5"), (-0.0, "-0"), (f64::NAN, "NaN")] {
+        assert_eq!(text(float), expected);
+    }
+}
+
+#[test]
 fn what_the_reference_takes_is_taken_and_what_it_refuses_mostly_not() {
     let mut dice = StdRng::seed_from_u64(39);
     let (mut taken, mut refused) = (0, 0);
