@@ -564,11 +564,17 @@ mod tests {
             is_unmeasured: true,
         };
         let mut sum = Totals::ZERO;
+        let count = |groups: &mut Groups, id, request| {
+            let before = grown();
+            let has_room = groups.count(id, &delta(request), &buckets);
+            groups.slot_histograms_grew(before);
+            has_room
+        };
         for request in 1..=9_000 {
             for id in [id, other] {
-                if !groups.count(id, &delta(request), &buckets) {
+                if !count(&mut groups, id, request) {
                     while groups.cut_some(usize::MAX, |_, _| {}) {}
-                    assert!(groups.count(id, &delta(request), &buckets));
+                    assert!(count(&mut groups, id, request));
                 }
             }
             sum += &delta(request).totals(true);
