@@ -2,9 +2,9 @@
 //!
 //! A front end (`http`, the MySQL listener) has an [`Access`] and passes on a peer's credentials: a
 //! password, a token or an answer to a salt. The result is an [`Identity`] with a [`Role`], or
-//! [`Denied`]. Peers without credentials get the role of [`Access::anonymous`]. All methods can be
+//! [`Denied`]. Peers without credentials get the role of `Access::anonymous`. All methods can be
 //! called from any thread without blocking, and the users can be replaced meanwhile. A session that
-//! outlives one question holds a [`Pass`], and ends when it is [revoked](Pass::revoked).
+//! outlives one question holds a [`Pass`], and ends when it is revoked.
 //!
 //! | configured | a peer without credentials is | with wrong ones |
 //! |---|---|---|

@@ -1,7 +1,7 @@
 //! TLS: a certificate and its key from PEM files, ready for rustls.
 //!
-//! Read at start (and by `pinbad check`), and again on request: [`Tls::read_again`] checks whether
-//! the files can be used, [`Tls::replace`] installs them for new connections; open connections keep
+//! Read at start (and by `pinbad check`), and again on request: `Tls::read_again` checks whether
+//! the files can be used, `Tls::replace` installs them for new connections; open connections keep
 //! theirs. TLS 1.2 and 1.3 with the ring provider, which is named here rather than installed for
 //! the process, so that no other library's choice changes it. Errors name the setting, the file and
 //! what is wrong with it.

@@ -1,7 +1,7 @@
 //! A text that never shows up in errors, in the log or in `{:?}`.
 //!
 //! Created where the configuration is read, consumed where `access` turns it into a digest. The
-//! content is only available through [`Secret::reveal`], so a search for that word finds every
+//! content is only available through `Secret::reveal`, so a search for that word finds every
 //! place where it can get out.
 
 use std::fmt;

@@ -1,7 +1,7 @@
 //! The memory plan: the most that each pool takes and why, and how long the buffers last.
 //!
 //! Pure arithmetic over [`Config`] and the constants of the stages: shown by `pinbad check`, and
-//! with the socket buffers that the kernel granted ([`MemoryPlan::granted`]) by `pinbad doctor` and
+//! with the socket buffers that the kernel granted (`MemoryPlan::granted`) by `pinbad doctor` and
 //! in the log of a start. No pool grows, so the total bounds the resident size whatever is sent;
 //! pages never written to are not resident, so a daemon that is not full takes less. The socket
 //! buffers belong to the kernel and are shown separately.

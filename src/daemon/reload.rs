@@ -1,7 +1,7 @@
 //! Applies a new configuration to a running daemon; the log names settings that need a restart.
 //!
 //! `main` reads the configuration again on SIGHUP, from the same file, environment and flags as at
-//! start, and calls [`Daemon::reload`] only with a valid one: a bad file changes nothing. Files
+//! start, and calls `Daemon::reload` only with a valid one: a bad file changes nothing. Files
 //! with secrets and certificates are read before anything changes, so a bad one of these changes
 //! nothing either. Keys declared `live` in `config::settings`, `[[report]]` entries, users and
 //! certificates take effect; every other key keeps its value, also for the next comparison.

@@ -13,14 +13,14 @@
 //!   End         monotonic time and wall clock
 //! ```
 //!
-//! Each [`Record`] is encoded separately (`records`). [`write()`] runs while the merger continues.
+//! Each [`Record`] is encoded separately (`records`). `write()` runs while the merger continues.
 //! The moment of the snapshot is the [`Cut`]: taken under one hold of the lock, a few milliseconds
 //! at most, it fixes the content of the running ticks and the id up to which rows are included. The
 //! rest is copied piece by piece, each under the lock for about a millisecond, and written without
 //! it: rows, closed tick logs and keys of groups do not change. Only the cut and one record are in
 //! memory at a time.
 //!
-//! [`inspect`] reads a file to its end and checks that it is whole; [`restore`] fills an empty
+//! [`inspect`] reads a file to its end and checks that it is whole; `restore` fills an empty
 //! [`Live`] from it. Neither trusts it: lengths are checked first, everything goes through the
 //! budgets of the configuration, and anything impossible is an error, never a panic. Time between
 //! two processes passes by the wall clock, and not at all if that was set back.
@@ -162,7 +162,7 @@ pub struct Subject<'a> {
     pub stop: &'a Shutdown,
 }
 
-/// The result of [`write()`].
+/// The result of `write()`.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Written {
     /// Raw requests in it.
@@ -211,7 +211,7 @@ impl Contents {
     }
 }
 
-/// The result of [`restore`].
+/// The result of `restore`.
 #[derive(Debug, Default)]
 pub struct Restored {
     /// Raw requests restored.
@@ -353,7 +353,7 @@ impl<W: Write> Writer<'_, W> {
 /// Reads a snapshot to its end: checks that it is whole, and returns the data about it.
 ///
 /// # Errors
-/// Fails if it is not as [`write()`] wrote it, or cannot be read.
+/// Fails if it is not as `write()` wrote it, or cannot be read.
 pub fn inspect(from: impl Read) -> Result<Contents, ReadError> {
     let mut reader = RecordsReader::new(from)?;
     let begins = reader.advance()?.then(|| reader.record()).transpose()?;

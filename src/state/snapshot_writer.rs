@@ -7,8 +7,8 @@
 //!   snapshot.damaged-NNN     one that could not be read, set aside at that unix time
 //! ```
 //!
-//! [`SnapshotFile::open`] is called by `daemon` at start; [`SnapshotWriter::run`] runs on the
-//! thread `snapshot`; [`SnapshotWriter::save`] runs there and, after all other threads have ended,
+//! `SnapshotFile::open` is called by `daemon` at start; `SnapshotWriter::run` runs on the
+//! thread `snapshot`; `SnapshotWriter::save` runs there and, after all other threads have ended,
 //! once more. There is always either the old or the new file; errors are logged, counted and shown
 //! in the status, and the daemon continues: if it is killed then, it loses the data since the last
 //! snapshot. Reads of live data never wait for the disk.

@@ -1,6 +1,6 @@
 //! The log: set-up at start, and a rate limit for repeated lines.
 //!
-//! `main` calls [`init`] once; all other code only uses `tracing`'s macros. Lines go to stderr, as
+//! `main` calls `init` once; all other code only uses `tracing`'s macros. Lines go to stderr, as
 //! text or as one JSON object each; stdout belongs to the commands that print results. Events that
 //! an outsider can cause with every packet or request (an invalid datagram, a refused connection)
 //! are counted, and logged only through a [`Limit`].
