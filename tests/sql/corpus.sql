@@ -374,7 +374,8 @@ SELECT SUM(x) FROM (SELECT 9223372036854775807 x UNION ALL SELECT 92233720368547
 SELECT COUNT(DISTINCT hostname), SUM(id), SUM(id * 1.5), AVG(id) FROM request HAVING SUM(id) >= 10
 SELECT SUM(~id), SUM(~id) OVER () FROM request WHERE id < 3 GROUP BY id ORDER BY id
 SELECT id, GREATEST(req_time, ru_utime), LEAST(req_time, doc_size, NULL), CONCAT(GREATEST(req_time, ru_utime)), LEAST(req_time, NULLIF(req_time, 0), doc_size), GREATEST(req_time, 0.1), LEAST(req_time, 1), GREATEST(req_time, ru_utime) = req_time FROM request ORDER BY id
-SELECT MAX(GREATEST(req_time, ru_utime)), SUM(LEAST(req_time, ru_utime)), COUNT(DISTINCT GREATEST(req_time, ru_utime)) FROM request
+SELECT SUM(LEAST(req_time, ru_utime)), COUNT(DISTINCT GREATEST(req_time, ru_utime)) FROM request
+!SELECT MAX(GREATEST(req_time, ru_utime)) FROM request
 SELECT GREATEST(~0, 1), LEAST(~0, -1), GREATEST(1, ~0, 2), LEAST(~0, 5), COALESCE(~0, 1), IF(1, ~0, -1), GREATEST(~id, id) FROM request WHERE id = 1
 # --- quotients inside expressions
 SELECT 3/100000*100, ROUND(17/1900, 6), 1/3*3, 100*(1/3), -(1/3)*3, 2+1/3, 1/3+1/3, (1/3)/3, 1.5/7*1000000, 1/3*1000000
