@@ -62,7 +62,7 @@ fn is_systemds(address: SocketAddr) -> bool {
     said.is_ok_and(|said| holds(&String::from_utf8_lossy(&said.stdout), address.port()))
 }
 
-/// Whether the properties of a socket unit, as systemctl shows them, say that.
+/// Whether `systemctl show` says that the unit is active and listens on this UDP port.
 pub(super) fn holds(properties: &str, port: u16) -> bool {
     let wanted = format!(":{port} (Datagram)");
     let listens = |line: &str| line.starts_with("Listen=") && line.ends_with(&wanted);

@@ -25,7 +25,8 @@ use crate::value::Value;
 
 /// Rows of a table on this page.
 const ROWS: usize = 12;
-/// Rows of a report, the largest, whose percentiles are read to look them up for rows of another.
+/// How many of the largest rows of a report have their percentiles read, for rows of another report
+/// to look them up.
 const LOOKED_UP: usize = 1_000;
 /// Bottlenecks with a column of their own.
 const SETS: usize = 6;
@@ -370,7 +371,7 @@ struct Object {
 
 /// Hot objects: in memory, on disk, and for how long in memory.
 fn objects(view: &View<'_>) -> Result<Markup, Problem> {
-    // First: what it leaves in the catalog has the sums of all.
+    // Read first: the catalog keeps this reading, which also has the sums of all rows.
     let longest = largest(view, "squid_resident", "hit_count", None, LOOKED_UP)?;
     let times = longest.as_ref().map(Found::by_keys).unwrap_or_default();
     let resident = all(view, "squid_resident", "hit_count")?;

@@ -40,7 +40,7 @@ const GROUP_BYTES: usize = 400;
 /// Spans of one trace and resource, while they wait.
 #[derive(Debug, Default)]
 struct Group {
-    /// Tells its age.
+    /// The smaller, the older.
     number: u64,
     /// Keyed hash of its trace; with a span's id it tells requests apart.
     trace: u64,

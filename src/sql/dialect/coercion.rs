@@ -108,7 +108,8 @@ fn is_of_variable(expr: &Expr) -> bool {
     matches!(expr, Expr::Column(column) if column.name == OF_VARIABLES)
 }
 
-/// Whether it is a column whose value selects what is read, by its exact text, beside such a value.
+/// Whether `expr` is a column that chooses what is read, such as the resolution, and `value` is a
+/// constant: their texts must be equal byte for byte.
 fn selects(expr: &Expr, value: &Expr) -> bool {
     let Expr::Column(column) = expr else { return false };
     let is_constant = !value.any_column_refs() && !value.contains_outer();

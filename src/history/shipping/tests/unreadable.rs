@@ -153,8 +153,8 @@ fn what_has_begun_is_not_sent_again_with_less() {
     }
 }
 
-/// A disk that cannot be read now and then, while the minutes of a piece are shipped one after the
-/// other: it is given up after so many tries in a row alone.
+/// Reads fail now and then while the minutes of a piece are shipped one by one: only that many
+/// consecutive failures give it up.
 #[test]
 fn what_can_be_read_in_between_is_not_given_up() {
     let mut place = Place::new();

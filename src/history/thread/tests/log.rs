@@ -3,6 +3,7 @@
 use std::fs::{self, File};
 use std::ops::Range;
 
+use super::super::super::Parts;
 use super::seeded::has_log;
 use super::*;
 use crate::delta::Reached;
@@ -14,14 +15,27 @@ use crate::state::snapshot_writer::CutHistory as _;
 pub(super) fn logging(dir: &Path, faults: &Faults, bytes_max: usize) -> (History, Writer) {
     let faults = faults.clone();
     let mut store = Store::open_on(Disk { faults }, dir, KEEP).unwrap();
-    let parts = super::super::super::Parts::default();
-    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOON * 1_000));
-    let history = History::new(Arc::clone(&parts), 1 << 24, clock);
-    history.keep_log(bytes_max, Vec::new());
+    let (history, parts) = unopened(bytes_max);
     store.share(parts);
     let period = Duration::from_secs(60);
     let writer = Writer::new(history.clone(), once(store, &history), period);
     (history, writer)
+}
+
+/// A history whose store is not open yet, and the parts that they share.
+fn unopened(log_bytes_max: usize) -> (History, Parts) {
+    let parts = Parts::default();
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOON * 1_000));
+    let history = History::new(Arc::clone(&parts), 1 << 24, clock);
+    history.keep_log(log_bytes_max, Vec::new());
+    (history, parts)
+}
+
+/// A process that counted a request, wrote its log and was killed.
+fn leave_log(dir: &Path, faults: &Faults) {
+    let (history, mut writer) = logging(dir, faults, 1 << 20);
+    count(&history, NOON);
+    writer.write_log();
 }
 
 impl Writer {
@@ -85,15 +99,9 @@ fn a_kill_takes_what_is_not_in_the_log_and_nothing_comes_twice() {
 fn what_waits_for_a_store_is_not_lost_to_what_its_log_restores() {
     let dir = tempfile::tempdir().unwrap();
     let faults = Faults::default();
-    let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
-    count(&history, NOON);
-    writer.write_log();
-    drop(writer);
+    leave_log(dir.path(), &faults);
     // The next process counts before it can open the store.
-    let parts = super::super::super::Parts::default();
-    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOON * 1_000));
-    let history = History::new(Arc::clone(&parts), 1 << 24, clock);
-    history.keep_log(1 << 20, Vec::new());
+    let (history, parts) = unopened(1 << 20);
     count(&history, NOON);
     history.seal(1);
     history.take(0, 0, Reached { second: 1, ..Reached::default() }, |_| ());
@@ -352,10 +360,7 @@ fn a_file_that_history_does_not_know_is_flushed_at_once() {
 fn a_log_that_cannot_be_opened_is_there_at_the_next_try() {
     let dir = tempfile::tempdir().unwrap();
     let faults = Faults::default();
-    let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
-    count(&history, NOON);
-    writer.write_log();
-    drop(writer);
+    leave_log(dir.path(), &faults);
     let log = logs(dir.path()).remove(0);
     faults.set_unreadable(Some(&log));
     let disk = Disk { faults: faults.clone() };
