@@ -123,31 +123,29 @@ impl Shipping {
 
     /// Opens the state of a store; `None`: what was shipped last. Damage of the cursor stops shipping
     /// alone: history does not depend on it.
-    pub(super) fn open(store: &Store, what: Option<&[ShippedRows]>) -> Done<Self> {
+    pub(super) fn open(store: &mut Store, what: Option<&[ShippedRows]>) -> Done<Self> {
         let (folder, disk) = (store.dir().join(UNSHIPPED), store.disk.clone());
         disk.make_folder(&folder, files::FOLDER_MODE)?;
         let (found, damage) = match cursor::read(&folder.join(CURSOR)) {
             Err(StoreError::Damaged { reason, .. }) => (None, Some(reason + RESTORE)),
             found => (found?, None),
         };
-        if found.is_some() {
-            // An earlier process may have been killed before it did that: what is sent again because
-            // of it must not change after a power cut.
-            disk.sync_folder(&folder)?;
-        }
-        let before = found.as_ref().map(|cursor| cursor.off);
+        // An earlier process may have been killed before it did that: what is sent again because of
+        // it must not change after a power cut.
+        disk.sync_folder(&folder)?;
+        let before = found.as_ref().map_or([Some(0); 2], |cursor| cursor.off);
         // Which files are shipped is not known then.
         let begin = if damage.is_none() { store.manifest.next } else { 0 };
         let mut cursor = found.unwrap_or(Cursor { format: FORMAT, begin, ..Cursor::default() });
+        // The manifest may be new, or an older one: what was shipped had numbers of its own.
+        let below = cursor.sending.unwrap_or(cursor.done).below;
+        store.manifest.next = store.manifest.next.max(cursor.begin).max(below);
         let what = what.filter(|_| damage.is_none());
-        let lost = what.map_or(0, |what| cursor.set_kinds(what, &store.manifest));
+        let (next, parts) = (store.manifest.next, Arc::clone(&store.parts().read()));
+        let lost = what.map_or(0, |what| cursor.set_kinds(what, next, &parts));
         if lost > 0 {
-            warn!(
-                rows = lost,
-                "clickhouse.what has more than before: what was published meanwhile is not shipped."
-            );
+            warn!(rows = lost, "Rows published while clickhouse.what lacked them are lost to it.");
         }
-        let is_changed = before != Some(cursor.off);
         let unopened = ours_in(store.dir(), UNSHIPPED)?.into_iter();
         let unopened = unopened.map(|path| (path, Tries::default())).collect();
         let missing = store.manifest.missing.values().cloned().collect();
@@ -156,15 +154,22 @@ impl Shipping {
         if let Err(error) = inner.open_kept() {
             error!(%error, "A piece that is to be shipped cannot be opened: nothing is shipped until it can.");
         }
-        if is_changed {
-            inner.write(|_| ())?;
+        if before != inner.cursor.off {
+            // What was kept of a kind goes when that is turned off.
+            let goes = |part: &&Arc<Part>| before[usize::from(part.is_raw())].is_none();
+            let kept: Vec<_> = inner.kept.iter().filter(goes).cloned().collect();
+            inner.write(|cursor| cursor.pass(&[], &kept))?;
         }
         Ok(Self { inner: Arc::new(Mutex::new(inner)), parts: store.parts(), store: store.id() })
     }
 
     /// Links pieces that are about to be removed and not shipped yet.
     pub(super) fn keep(&self, disk: &Disk, removed: &[Arc<Part>]) -> Done {
+        let parts = Arc::clone(&self.parts.read());
         let mut inner = LOCK.lock(&self.inner);
+        if inner.cursor.off != [None; 2] {
+            inner.write(|cursor| cursor.pass(&parts, removed))?;
+        }
         let pieces = removed.iter().filter(|part| !part.is_published());
         let needed: Vec<_> = pieces.filter(|part| inner.cursor.needs(part)).collect();
         for part in &needed {

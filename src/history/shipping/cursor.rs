@@ -1,6 +1,7 @@
 //! How far rows are shipped, as the file `cursor` keeps it.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +9,7 @@ use super::shipment::{ShipPosition, ShipmentRows};
 use crate::config::ShippedRows;
 use crate::history::Resolution;
 use crate::history::disk::{Done, StoreError, damaged, read_existing};
-use crate::history::manifest::{self, Format, Manifest};
+use crate::history::manifest::{self, Format};
 use crate::history::part::Part;
 
 /// The file in it with the progress of shipping.
@@ -41,7 +42,9 @@ pub struct Refused {
     pub identity: Option<Identity>,
 }
 
+/// Older versions wrote fewer fields.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Cursor {
     pub(super) format: u32,
     /// The next part's number when this began: files below it are shipped.
@@ -53,46 +56,75 @@ pub(super) struct Cursor {
     /// The position up to which rows are being shipped.
     pub(super) sending: Option<ShipPosition>,
     /// The numbers of the pieces that have them; none if an older version began.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) of: Vec<u64>,
     /// The names it is shipped under.
     pub(super) sending_as: Option<Identity>,
     /// The number of the file being shipped, and its names.
     pub(super) file_as: Option<(u64, Identity)>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) refused: Vec<Refused>,
     /// Rows lost before they were shipped.
-    #[serde(default)]
     pub(super) dropped: u64,
     /// The numbers of parts that could not be read and are not shipped, even when they are back.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) given_up: Vec<u64>,
     /// The numbers from which parts of rollups, and of raw requests, are not shipped; none of a kind
     /// that is.
-    #[serde(default)]
     pub(super) off: [Option<u64>; 2],
+    /// The positions up to which these were shipped when that began.
+    pub(super) off_at: [ShipPosition; 2],
+    /// Rows of these that cannot be shipped any more: their pieces are gone.
+    pub(super) passed: [u64; 2],
+    /// Pieces that go with a commit, and such rows: they count as soon as the pieces are gone.
+    pub(super) passing: Vec<(u64, [u64; 2])>,
 }
 
 impl Cursor {
-    /// Sets what to ship from now on. Unwanted rows that can no longer be shipped are lost to
-    /// ClickHouse: returns their number.
-    pub(super) fn set_kinds(&mut self, what: &[ShippedRows], manifest: &Manifest) -> u64 {
+    /// Sets what to ship from now on, of these parts and later ones. Unwanted rows that can no longer
+    /// be shipped are lost to ClickHouse: returns their number.
+    pub(super) fn set_kinds(
+        &mut self,
+        what: &[ShippedRows],
+        next: u64,
+        parts: &[Arc<Part>],
+    ) -> u64 {
+        self.pass(parts, &[]);
         let mut lost = 0;
-        let kinds = [(false, ShippedRows::Rollups), (true, ShippedRows::Requests)];
-        for (off, (is_raw, kind)) in self.off.iter_mut().zip(kinds) {
-            if !what.contains(&kind) {
-                off.get_or_insert(manifest.next);
-            } else if let Some(since) = off.take() {
-                let parts = manifest.parts().filter(|part| {
-                    let is_kind = part.is_raw() == is_raw && part.resolution == Resolution::Minute;
-                    let is_over = part.is_published() || part.number() < self.done.below;
-                    is_kind && part.number() >= since && is_over
-                });
-                lost += parts.map(|part| part.rows()).sum::<u64>();
+        for (at, kind) in [ShippedRows::Rollups, ShippedRows::Requests].into_iter().enumerate() {
+            let is_wanted = what.contains(&kind);
+            if !is_wanted && self.off[at].is_none() {
+                // What is being sent is sent on.
+                self.off_at[at] = self.sending.unwrap_or(self.done);
+                self.off[at] = Some(next);
+            } else if is_wanted && self.off[at].is_some() {
+                let here = parts.iter().map(|part| self.unshipped(part, &self.done)[at]);
+                lost += here.sum::<u64>() + std::mem::take(&mut self.passed[at]);
+                self.off[at] = None;
             }
         }
         self.dropped += lost;
         lost
+    }
+
+    /// The rows of a piece up to a position that are not shipped because their kind is off, by kind.
+    fn unshipped(&self, piece: &Arc<Part>, to: &ShipPosition) -> [u64; 2] {
+        let (kind, mut rows) = (usize::from(piece.is_raw()), [0; 2]);
+        let units = ShipmentRows::Pieces(self.off_at[kind], *to);
+        let is_minute = piece.resolution == Resolution::Minute && units.has(piece);
+        if self.off[kind].is_some() && is_minute && !self.given_up.contains(&piece.number()) {
+            rows[kind] = units.rows(piece);
+        }
+        rows
+    }
+
+    /// Counts the rows of pieces that went with the last commit: if that was made, they are not
+    /// `here`. Records which are to go with the next.
+    pub(super) fn pass(&mut self, here: &[Arc<Part>], gone: &[Arc<Part>]) {
+        let is_gone = |number: u64| here.iter().all(|part| part.number() != number);
+        for (_, rows) in self.passing.drain(..).filter(|it| is_gone(it.0)) {
+            self.passed.iter_mut().zip(rows).for_each(|(passed, rows)| *passed += rows);
+        }
+        let all = ShipPosition { below: u64::MAX, whole: u64::MAX, ..self.done };
+        let rows = gone.iter().map(|part| (part.number(), self.unshipped(part, &all)));
+        self.passing = rows.collect();
     }
 
     /// Records that all up to a position was shipped, or is lost.
@@ -157,7 +189,8 @@ mod tests {
         let written = manifest::line(&cursor);
         assert_eq!(read_back(&written).unwrap(), Some((7, 12)));
         assert_eq!(read_back(&serde_json::to_vec(&cursor).unwrap()).unwrap(), Some((7, 12)));
-        for at in 0..written.len() * 8 {
+        // The newline at its end has no meaning.
+        for at in 0..(written.len() - 1) * 8 {
             let mut flipped = written.clone();
             flipped[at / 8] ^= 1 << (at % 8);
             // A checksum may also be written in capitals.

@@ -78,6 +78,17 @@ impl ShipmentRows {
         let times = self.times(part);
         times.start.max(part.span.start) < times.end.min(part.span.end)
     }
+
+    /// Returns how many rows of a part that has some belong to it; if they cannot be read, all.
+    pub(super) fn rows(&self, part: &Arc<Part>) -> u64 {
+        let (times, mut rows) = (self.times(part), 0);
+        let is_some = times.start > part.span.start || times.end < part.span.end;
+        let mut count = |_: &Row| rows += 1;
+        let mut sections = part.sections.iter().filter(|_| is_some);
+        let read = sections
+            .try_for_each(|of| part.read(&of.dataset, times.clone(), Want::SUMS, &mut count));
+        if is_some && read.is_ok() { rows } else { part.rows() }
+    }
 }
 
 /// Rows of a piece that cannot be read and are lost.
