@@ -57,34 +57,27 @@ pub(super) struct Format {
     pub(super) format: u32,
 }
 
+/// A commit. Older versions wrote fewer fields.
 #[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct Commit {
     /// Number of the next file.
     next: u64,
     /// The run that begins, if there was no room for it in the first line.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     run: Option<u64>,
     /// The unix second that ages are relative to.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     aged: Option<u64>,
     /// Datasets after those already known; parts refer to them by number.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     datasets: Vec<Dataset>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     add: Vec<Entry>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     remove: Vec<String>,
     /// Files that do not count but may exist; those added later do count.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     left: Vec<String>,
     /// Parts whose files were missing at the last start.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     missing: Vec<Entry>,
     /// Positions in followed files up to which everything is included.
-    #[serde(default, skip_serializing_if = "Positions::is_empty")]
     files: Positions,
     /// The last file of the log of seconds that is included.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
     log: Option<u64>,
 }
 
@@ -386,14 +379,14 @@ pub(super) fn line(what: &impl Serialize) -> Vec<u8> {
 }
 
 /// Whether an appended line may not have been finished: it lacks its end or, after a power cut, has
-/// holes.
+/// holes. One zero may be a space with a flipped bit.
 fn may_be_unfinished(line: &[u8]) -> bool {
-    !line.ends_with(b"\n") || line.contains(&0)
+    !line.ends_with(b"\n") || line.starts_with(&[0]) || line.windows(2).any(|two| two == [0; 2])
 }
 
-/// The JSON of a line, if it is whole.
+/// The JSON of a line, if it is whole; a last newline with a flipped bit does not matter.
 pub(super) fn checked(line: &[u8]) -> Option<&[u8]> {
-    let (crc, json) = line.strip_suffix(b"\n")?.split_at_checked(9)?;
+    let (crc, json) = line.split_last()?.1.split_at_checked(9)?;
     let crc = std::str::from_utf8(crc).ok()?.strip_suffix(' ')?;
     let is_whole = u32::from_str_radix(crc, 16) == Ok(crc32fast::hash(json));
     is_whole.then_some(json)

@@ -317,6 +317,36 @@ fn a_commit_that_was_cut_off_does_not_count() {
     check(&store, &before, Resolution::Minute);
 }
 
+/// It may turn a newline or a space into what looks like an unfinished commit.
+#[test]
+fn a_flipped_bit_in_the_last_commit_takes_nothing_away() {
+    let (dir, _, counted) = flushed();
+    let (path, files) = (Manifest::path(dir.path()), listing(dir.path()));
+    let text = fs::read(&path).unwrap();
+    let last = text[..text.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+    let mut opened = 0;
+    for at in last * 8..text.len() * 8 {
+        let mut damaged = text.clone();
+        damaged[at / 8] ^= 1 << (at % 8);
+        let is_special = matches!(damaged[at / 8], 0 | b'\n') || at / 8 + 1 == text.len();
+        if !is_special && at % 13 > 0 {
+            continue;
+        }
+        fs::write(&path, &damaged).unwrap();
+        match Store::open(dir.path(), keep()) {
+            Ok(store) => {
+                opened += 1;
+                check(&store, &counted, Resolution::Minute);
+                drop(store);
+                restore(&files);
+            }
+            Err(error) => assert!(error.to_string().contains("is damaged"), "{at}: {error}"),
+        }
+    }
+    // The newline, and letters of the checksum.
+    assert!(opened >= 8, "{opened}");
+}
+
 #[test]
 fn a_manifest_that_is_damaged_missing_or_newer_stops_it_and_nothing_is_touched() {
     let (dir, ..) = flushed();
