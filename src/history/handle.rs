@@ -207,10 +207,7 @@ impl History {
         counters.log_rows_restored.add(restored);
         counters.log_bytes_torn.add(torn);
         if restored > 0 {
-            info!(
-                rows = restored,
-                "Restored counts that were not in files yet from the log of seconds."
-            );
+            info!(rows = restored, "Restored counts that were in no file from the log of seconds.");
         }
         let mut memory = MEMORY.lock(&self.0.memory);
         memory.log = log.before_first(store.manifest.head.run);
@@ -239,8 +236,7 @@ impl History {
             && memory.running.fresh.is_none()
         {
             memory.log += 1;
-            let fresh = Fresh::new(memory.log, *bytes_max);
-            memory.running.begin_log(fresh);
+            memory.running.fresh = Some(Fresh::new(memory.log, *bytes_max));
             status.log = None;
         }
     }
@@ -483,7 +479,7 @@ impl History {
     pub(super) fn lose_at_stop(&self, rows: bool, requests: u64) {
         let memory = MEMORY.lock(&self.0.memory);
         let flushing = memory.flushing.iter().filter(|it| !it.is_restored).map(|it| &*it.rows);
-        let first = flushing.chain([&memory.running]).filter_map(UnflushedRows::first).min();
+        let first = flushing.chain([&memory.running]).flat_map(UnflushedRows::times).min();
         let now = self.0.clock.unix_ms() / 1_000;
         let mut status = self.0.status.lock();
         let since = self.0.clock.mono_ms().saturating_sub(status.flushed_ms) / 1_000;

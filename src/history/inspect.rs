@@ -15,7 +15,7 @@ use super::file_names::{ORPHANS, checksum, files_of, ours_in};
 use super::manifest::Manifest;
 use super::part::{Part, Section};
 use super::pending::damaged;
-use super::{Dataset, Resolution, shipping};
+use super::{Dataset, Resolution, log_of_seconds, shipping};
 
 /// The rows of a dataset at a resolution.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -111,13 +111,15 @@ pub fn verify(dir: &Path) -> Done<Verified> {
                 verified.rows += part.rows();
                 verified.bytes += part.bytes;
             }
-            Err(problem) => problems.push((part, problem)),
+            Err(problem) => problems.push((&part.path, problem)),
         }
     }
+    let logs = on_disk.iter().filter(|path| manifest.is_log(path));
+    problems.extend(logs.filter_map(|path| Some((path, log_of_seconds::verify(path).err()?))));
     // Again, for anything that came and went meanwhile.
     let now = read(dir)?;
-    let problems = problems.iter().filter(|(part, _)| now.has(&part.path));
-    let problems = problems.map(|(part, problem)| format!("{}: {problem}", part.path.display()));
+    let problems = problems.iter().filter(|(path, _)| now.has(path) || now.is_log(path));
+    let problems = problems.map(|(path, problem)| format!("{}: {problem}", path.display()));
     let is_uncounted = |path: &PathBuf| {
         !manifest.has(path) && !now.has(path) && !now.is_log(path) && path.exists()
     };

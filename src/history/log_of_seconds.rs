@@ -195,17 +195,38 @@ fn replay_record(
     Ok(rows)
 }
 
-/// Whether a file has lines of followed files, as far as it can be read.
-fn has_lines(file: &File, bytes: u64) -> bool {
-    let (mut whole, mut keys, mut files) = (0, Keys::new(), Positions::new());
-    while whole < bytes
-        && files.is_empty()
-        && let Ok(record) = read_leading(file, whole)
-        && replay_record(&record, &mut keys, &mut files, &mut |_, _, _, _| ()).is_ok()
-    {
-        whole += LEAD_BYTES + record.len() as u64;
-    }
-    !files.is_empty()
+/// Gives the rows of a file's whole records to `each`; returns where these end, how many rows they
+/// have, and what is wrong behind them.
+fn read_records(
+    file: &File,
+    bytes: u64,
+    files: &mut Positions,
+    each: &mut TakeRow<'_>,
+) -> (u64, u64, io::Result<()>) {
+    let (mut whole, mut rows, mut keys) = (0, 0, Keys::new());
+    let mut read = || {
+        while whole < bytes {
+            let record = read_leading(file, whole)?;
+            rows += replay_record(&record, &mut keys, files, each)?;
+            whole += LEAD_BYTES + record.len() as u64;
+        }
+        io::Result::Ok(())
+    };
+    let read = read();
+    (whole, rows, read)
+}
+
+/// Reads a file as the next start would. That its last record is not finished is no problem: a daemon
+/// is writing it, or was when it was killed.
+pub(super) fn verify(path: &Path) -> io::Result<()> {
+    let file = File::open(path)?;
+    let (bytes, mut files) = (file.metadata()?.len(), Positions::new());
+    let (whole, _, read) = read_records(&file, bytes, &mut files, &mut |_, _, _, _| ());
+    let is_damage = |error: &io::Error| error.kind() != io::ErrorKind::UnexpectedEof;
+    read.err().filter(is_damage).map_or(Ok(()), |error| {
+        let rest = bytes - whole;
+        Err(damaged(format!("{error}: the next start leaves out its last {rest} bytes")))
+    })
 }
 
 /// The files of the log.
@@ -253,6 +274,11 @@ impl Log {
     /// `all`, or those with lines of followed files, which were read again for the last ones.
     pub(super) fn take_unknown(&mut self, all: bool) -> Vec<PathBuf> {
         let last = self.files.keys().next_back().map_or(0, |last| last >> 32);
+        let has_lines = |file: &File, bytes| {
+            let mut files = Positions::new();
+            let _as_far = read_records(file, bytes, &mut files, &mut |_, _, _, _| ());
+            !files.is_empty()
+        };
         let unknown = self.files.extract_if(.., |number, (bytes, file)| {
             number >> 32 < last && (all || file.as_ref().is_some_and(|it| has_lines(it, *bytes)))
         });
@@ -282,16 +308,9 @@ impl Log {
         let (mut rows, mut all_torn) = (0, 0);
         for (&number, (bytes, file)) in &mut self.files {
             let Some(file) = file.take() else { continue };
-            let (mut whole, mut keys) = (0, Keys::new());
-            let mut read = || {
-                while whole < *bytes {
-                    let record = read_leading(&file, whole)?;
-                    rows += replay_record(&record, &mut keys, files, each)?;
-                    whole += LEAD_BYTES + record.len() as u64;
-                }
-                io::Result::Ok(())
-            };
-            let Err(error) = read() else { continue };
+            let (whole, found, read) = read_records(&file, *bytes, files, each);
+            rows += found;
+            let Err(error) = read else { continue };
             let (path, torn) = (path_of(&self.folder, number), *bytes - whole);
             warn!(file = %path.display(), %error, bytes = torn, "Left out the end of the log of seconds, which cannot be read.");
             all_torn += torn;

@@ -84,16 +84,11 @@ impl UnflushedRows {
         let gained = (&row.totals, &row.extremes, times);
         let key = if row.id == OTHER_ID { &RowKey::Bytes(other_key) } else { &row.key };
         let rows = moments.entry(time).or_default();
-        let is_known = rows.add((row.id, key), gained, &mut self.scratch);
+        let file = self.fresh.as_ref().map_or(0, |fresh| fresh.file as u32);
+        let is_known = rows.add((row.id, key), gained, &mut self.scratch, file);
         if let Some(fresh) = &mut self.fresh {
             fresh.add(dataset, time, row, is_known);
         }
-    }
-
-    /// Starts to copy additions to the log, which does not have the keys added before.
-    pub(super) fn begin_log(&mut self, fresh: Fresh) {
-        self.parts.iter_mut().flat_map(|it| it.moments.values_mut()).for_each(Rows::forget_logged);
-        self.fresh = Some(fresh);
     }
 
     /// Adds coverage of a dataset with this [key](Dataset::coverage_key) in a minute.
@@ -161,12 +156,6 @@ impl UnflushedRows {
     /// The times of its rows.
     pub(super) fn times(&self) -> impl Iterator<Item = u64> {
         self.parts.iter().flat_map(|it| it.moments.keys().copied())
-    }
-
-    /// The first time of its rows, without those of coverage.
-    pub(super) fn first(&self) -> Option<u64> {
-        let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
-        parts.filter_map(|it| it.moments.keys().next().copied()).min()
     }
 
     /// The number of its rows, without those of coverage.

@@ -68,8 +68,8 @@ pub(in crate::history) struct KeptRow {
     key_len: u32,
     /// Whether all additions had a histogram.
     has_histogram: bool,
-    /// Whether the log of seconds, if there is one, has its key.
-    is_logged: bool,
+    /// The file of the log of seconds that has its key, if one has: the lower half of its number.
+    logged_in: u32,
 }
 
 const _: () = assert!(size_of::<KeptRow>() == 128);
@@ -82,13 +82,14 @@ pub(in crate::history) struct Scratch {
 }
 
 impl Rows {
-    /// Adds to the row with this id and key. Returns whether the log of seconds has the key
-    /// already; from now on it has.
+    /// Adds to the row with this id and key. Returns whether this file of the log of seconds, if
+    /// there is one, has the key already; from now on it has.
     pub(super) fn add(
         &mut self,
         (id, key): (u64, &RowKey<'_>),
         gained: Gained<'_>,
         scratch: &mut Scratch,
+        file: u32,
     ) -> bool {
         let place = self.place(id, key);
         if !self.ahead.contains(&place) {
@@ -101,12 +102,7 @@ impl Rows {
         self.heap_bytes -= row.heap_bytes();
         row.add(gained, scratch);
         self.heap_bytes += row.heap_bytes();
-        std::mem::replace(&mut row.is_logged, true)
-    }
-
-    /// Forgets which keys the log has.
-    pub(super) fn forget_logged(&mut self) {
-        self.rows.iter_mut().for_each(|row| row.is_logged = false);
+        std::mem::replace(&mut row.logged_in, file) == file
     }
 
     /// The index of a row, created if missing.
@@ -170,7 +166,7 @@ impl Rows {
             if is_other || weight <= folded_to {
                 let times = row.has_histogram.then(|| row.merged(&[], &[], &mut times));
                 let gained = (&row.totals(), &row.extremes, times);
-                self.add((OTHER_ID, &RowKey::Bytes(other_key)), gained, &mut scratch);
+                self.add((OTHER_ID, &RowKey::Bytes(other_key)), gained, &mut scratch, 0);
                 cover.keys_folded += u64::from(!is_other);
                 continue;
             }
@@ -192,7 +188,7 @@ impl KeptRow {
             bytes: key.to_vec(),
             key_len: key.len() as u32,
             has_histogram: true,
-            is_logged: false,
+            logged_in: 0,
         }
     }
 

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::ops::Range;
 
-use super::super::super::Parts;
+use super::super::super::{Parts, inspect};
 use super::seeded::has_log;
 use super::*;
 use crate::delta::Reached;
@@ -387,8 +387,10 @@ fn a_torn_end_is_cut_and_counted() {
     drop(writer);
     let log = log.unwrap();
     let whole = fs::read(&log).unwrap();
+    let verify = || inspect::verify(dir.path()).unwrap().problems;
     for len in (0..whole.len()).step_by(5) {
         fs::write(&log, &whole[..len]).unwrap();
+        assert_eq!(verify(), [""; 0]);
         let (history, _) = logging(dir.path(), &faults, 1 << 20);
         let records = ends.iter().filter(|&&end| end > 0 && end <= len as u64).count();
         assert_eq!(found(&history), records as u64, "{len} bytes");
@@ -400,6 +402,10 @@ fn a_torn_end_is_cut_and_counted() {
     let mut flipped = whole.clone();
     flipped[ends[1] as usize + 20] ^= 1;
     fs::write(&log, &flipped).unwrap();
+    let problems = verify();
+    assert_eq!(problems.len(), 1);
+    let rest = format!("leaves out its last {} bytes", whole.len() as u64 - ends[1]);
+    assert_has!(problems[0] => log.to_str().unwrap(), "a checksum is wrong", &*rest);
     assert_eq!(found(&logging(dir.path(), &faults, 1 << 20).0), 1);
     fs::write(&log, &whole).unwrap();
     let file = File::options().write(true).open(&log).unwrap();
@@ -427,6 +433,32 @@ fn a_log_that_begins_beside_rows_has_their_keys() {
     let (history, _) = logging(dir.path(), &faults, 1 << 20);
     assert_eq!(found(&history), 2);
     assert_eq!(history.status().count("log_bytes_torn"), 0);
+}
+
+/// Coverage then says what is missing, which is not logged: its key is, with what comes next.
+#[test]
+fn what_shrinks_beside_a_log_does_not_end_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let faults = Faults::default();
+    let (history, mut writer) = logging(dir.path(), &faults, 1 << 20);
+    let cover = |history: &History| {
+        let second = Coverage { secs: 1, ..Coverage::default() };
+        history.add(|running| running.cover(&dataset().coverage_key(), NOON, second));
+    };
+    history.end_log("of a test".to_owned());
+    count(&history, NOON);
+    history.begin_flush();
+    cover(&history);
+    count(&history, NOON);
+    assert!(writer.flush());
+    history.add(|running| assert_eq!(running.shrink(1).keys_folded, 1));
+    cover(&history);
+    count_script(&history, NOON, "/y");
+    writer.write_log();
+    drop(writer);
+    let (history, _) = logging(dir.path(), &faults, 1 << 20);
+    let status = history.status();
+    assert_eq!((status.count("log_rows_restored"), status.count("log_bytes_torn")), (2, 0));
 }
 
 /// Nobody notices but the status; after a flush there is a log again.
