@@ -102,8 +102,9 @@ impl Store {
         }
     }
 
-    /// Fails if less than `history.free_min` is free.
+    /// Fails if less than `history.free_min` is free, or another folder is in its place.
     pub(super) fn has_room(&self) -> Done {
+        self.folder.check_in_place()?;
         let (path, min) = (self.folder.path.clone(), self.retention.free_min);
         match self.disk.free(self.dir())? {
             free if free < min => Err(StoreError::NoSpace { path, free, min }),

@@ -174,18 +174,15 @@ impl Store {
         Ok(store)
     }
 
-    /// Moves a file that cannot be accounted for to the orphans; if that is another file system,
-    /// renames it.
+    /// Moves a file that cannot be accounted for to the orphans.
     pub(super) fn orphan(&mut self, file: &Path) {
         let dir = self.dir();
         let to = dir.join(ORPHANS).join(file.strip_prefix(dir).unwrap_or(file));
-        let made = files::create_folder(to.parent().unwrap_or(dir), files::FOLDER_MODE);
-        let beside = file.with_added_extension("orphan");
-        let made = made.map_err(failed("make", &to));
-        let moved = made.and_then(|()| self.disk.rename(file, &to)).map(|()| to);
-        match moved.or_else(|_| self.disk.rename(file, &beside).map(|()| beside)) {
-            Ok(to) => {
-                let _may_be_undone = self.disk.sync_folder(to.parent().unwrap_or(dir));
+        let folder = to.parent().unwrap_or(dir);
+        let made = files::create_folder(folder, files::FOLDER_MODE).map_err(failed("make", &to));
+        match made.and_then(|()| self.disk.rename(file, &to)) {
+            Ok(()) => {
+                let _may_be_undone = self.disk.sync_folder(folder);
                 self.counters.files_orphaned.add(1);
                 warn!(file = %file.display(), to = %to.display(), "A file of history cannot be accounted for: it is moved away and does not count.");
             }
@@ -206,15 +203,12 @@ impl Store {
             self.shipping = Some(Shipping::open(self, what)?);
         }
         if what.is_none() && self.shipping.is_some() {
-            info!(
-                "Keeping rows that were not shipped to ClickHouse yet, within retention; remove history.dir/unshipped to stop shipping for good."
-            );
+            info!("Keeping rows for ClickHouse, within retention, until unshipped is removed.");
         }
         Ok(self.shipping.clone())
     }
 
     /// The parts that count, shared with readers.
-    #[must_use]
     pub fn parts(&self) -> Parts {
         Arc::clone(&self.parts)
     }
@@ -260,6 +254,7 @@ impl Store {
     /// Makes manifest and files agree with memory. Needs no room: on a full disk, the manifest is
     /// truncated to its former length.
     fn repair_manifest(&mut self) -> Done {
+        self.folder.check_in_place()?;
         // Temporary files never counted, whatever the manifest says, and may be all the room there
         // is.
         self.clear_up(is_temporary)?;
@@ -336,14 +331,13 @@ impl Store {
             return Err(StoreError::Stopped);
         }
         let path = Manifest::path(&self.folder.path);
-        let mut announced = 0;
         if !add.is_empty() {
             // Unsynced: after a kill between the names and the commit these may be deleted; after a
             // power cut they may be orphans.
             let line = self.manifest.announce(&add);
             self.is_unsure = true;
             self.disk.write(&mut self.commits, &path, &line)?;
-            announced = line.len() as u64;
+            self.manifest.bytes += line.len() as u64;
         }
         let mut folders = BTreeSet::new();
         for part in &add {
@@ -367,7 +361,7 @@ impl Store {
         self.disk.append(&mut self.commits, &path, &line)?;
         self.manifest.apply(commit).map_err(io::Error::other).map_err(failed("write", &path))?;
         self.is_unsure = false;
-        self.manifest.bytes += announced + line.len() as u64;
+        self.manifest.bytes += line.len() as u64;
         self.leftover.clear();
         self.removed.extend(remove);
         let published = add.iter().filter(|part| part.is_published()).count();

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
@@ -285,6 +286,23 @@ impl LockedFolder {
             ),
         }
         Ok(Self { setting, path: path.into(), file })
+    }
+
+    /// Checks that the path still leads to this folder, and not to what was mounted over it or is
+    /// left where it was mounted.
+    ///
+    /// # Errors
+    /// Fails if it does not.
+    pub(crate) fn check_in_place(&self) -> Result<(), StateError> {
+        let found = self.file.metadata().and_then(|it| Ok([it, fs::metadata(&self.path)?]));
+        let failed = self.setting.failed("write to", &self.path);
+        match found.map(|both| both.map(|it| (it.dev(), it.ino()))) {
+            Ok([opened, here]) if opened == here => Ok(()),
+            Ok(_) => Err(failed(io::Error::other(
+                "another folder has been mounted or put there since the start",
+            ))),
+            Err(error) => Err(failed(error)),
+        }
     }
 }
 

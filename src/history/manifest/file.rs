@@ -61,9 +61,7 @@ impl Manifest {
             ..Commit::default()
         };
         let line = line(&run);
-        if self.torn > 0 {
-            self.cut(disk, &mut file)?;
-        }
+        self.cut(disk, &mut file)?;
         disk.append(&mut file, &path, &line)?;
         self.bytes += line.len() as u64;
         Ok(file)

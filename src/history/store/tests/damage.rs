@@ -165,6 +165,44 @@ fn a_folder_that_vanishes_while_its_hour_is_published_counts_again_at_the_next_s
     check(&store, &counted, Resolution::Minute);
 }
 
+/// Like a disk that is mounted over it late, or unmounted beneath it.
+#[test]
+fn nothing_is_written_to_another_folder_in_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let (here, away) = (dir.path().join("here"), dir.path().join("away"));
+    let mut store = open(&here);
+    let mut counted = Rows::new();
+    let mut flush = |store: &mut Store, minute| {
+        let gained = gained(&[minute], 1);
+        store.flush(&gained.batch, NOON, || ())?;
+        counted.extend(gained.rows);
+        Done::Ok(())
+    };
+    flush(&mut store, NOON).unwrap();
+    fs::rename(&here, &away).unwrap();
+    // With a history of its own.
+    let mut other = open(&here);
+    let own = gained(&[NOON], 1);
+    other.flush(&own.batch, NOON, || ()).unwrap();
+    let files = listing(&here);
+    let refused = |done: Done| {
+        let error = done.unwrap_err().to_string();
+        assert_has!(error => "history.dir: cannot write to", "another folder");
+    };
+    refused(flush(&mut store, NOON + MINUTE));
+    refused(store.expire(NOON + 100 * HOUR));
+    refused(store.publish_due(NOON + HOUR, &mut |_| Ok(())).map(drop));
+    // Asked before each record of the log of seconds.
+    refused(store.has_room());
+    assert_eq!(listing(&here), files);
+    drop(other);
+    fs::remove_dir_all(&here).unwrap();
+    store.has_room().unwrap_err();
+    fs::rename(&away, &here).unwrap();
+    flush(&mut store, NOON + MINUTE).unwrap();
+    check(&store, &counted, Resolution::Minute);
+}
+
 /// A manifest restored from a backup, and a file that somebody copied here.
 #[test]
 fn what_the_manifest_does_not_know_is_moved_away_and_never_deleted() {
