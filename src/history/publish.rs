@@ -131,7 +131,7 @@ impl Store {
         // Nor on which side of a snapshot, if times do not tell either.
         let is_apart = |part: &&Arc<Part>, cut: &PiecesCut| match part.number() < cut.file {
             true => part.span.end > cut.secs,
-            false => part.span.start < Resolution::Minute.begin(cut.secs),
+            false => part.span.start < cut.secs,
         };
         let is_cut = |pieces: &[&Arc<Part>]| {
             let mut cuts = self.cuts.iter().filter(|cut| now < cut.until);

@@ -326,6 +326,8 @@ fn pieces_that_reports_are_refilled_from_are_not_published() {
         // The snapshot has it, although its minute is later; and the other way round.
         (None, Some(cut(u64::MAX, NOON)), true),
         (None, Some(cut(0, NOON + MINUTE)), true),
+        // Both have some of its minute.
+        (None, Some(cut(0, NOON + 1)), true),
         (None, Some(cut(u64::MAX, NOON + MINUTE)), false),
         (None, Some(cut(0, NOON)), false),
     ] {
