@@ -212,12 +212,6 @@ pub(super) fn damaged(what: impl Into<Box<dyn Error + Send + Sync>>) -> io::Erro
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-#[cfg(test)]
-thread_local! {
-    /// Where this thread cannot read any file.
-    pub(super) static BAD_SECTOR: std::cell::Cell<Option<(u64, u64)>> = const { std::cell::Cell::new(None) };
-}
-
 /// Reads bytes with the length and checksum of a lead.
 fn read_checked(file: &File, lead: u64, at: u64) -> io::Result<Vec<u8>> {
     let (len, crc) = (lead as u32, (lead >> 32) as u32);
@@ -225,9 +219,7 @@ fn read_checked(file: &File, lead: u64, at: u64) -> io::Result<Vec<u8>> {
         return Err(damaged("a length is out of range"));
     }
     #[cfg(test)]
-    if BAD_SECTOR.get().is_some_and(|(from, to)| (from..to).contains(&at)) {
-        return Err(rustix::io::Errno::IO.into());
-    }
+    tests::try_sector(at)?;
     let mut bytes = vec![0; len as usize];
     file.read_exact_at(&mut bytes, at)?;
     if crc32fast::hash(&bytes) == crc { Ok(bytes) } else { Err(damaged("a checksum is wrong")) }
@@ -353,4 +345,4 @@ impl PackedRows {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

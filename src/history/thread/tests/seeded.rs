@@ -1,23 +1,27 @@
 //! A followed file through everything that a disk can do: lines are received, written, published
 //! and shipped while changes fail, files cannot be read on, the process is killed at any of them, the
-//! power is cut and a folder is away for a start, each by a seed; compared with a ledger that only
-//! counts lines.
+//! power is cut, a folder is away for a start and the store cannot be opened until later, each by a
+//! seed; compared with a ledger that only counts lines.
 //!
 //! Whatever happens, each line is in history and in ClickHouse once, since the data on disk includes
 //! the position in the file. Packets come once: those flushed or logged when a process ended are
-//! there once, others at most once.
+//! there once, others at most once. None is twice in live data, which come back from a snapshot and
+//! from the history behind it.
 #![expect(clippy::print_stdout, reason = "a count is for whoever asks for more")]
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::ops::Range;
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 
 use super::super::super::disk::READ_TRIES;
 use super::super::super::file_names::{PENDING, ROLLUP, files_in};
-use super::super::super::pending::BAD_SECTOR;
+use super::super::super::pending::tests::BAD_SECTOR;
 use super::super::super::requests::tests::{BEGIN, Process, ints, published};
 use super::super::super::shipping::ShipmentRows;
 use super::super::super::{Identity, Shipping, inspect};
@@ -26,11 +30,29 @@ use crate::config::{KeptRequests, ShippedRows};
 use crate::delta::Reached;
 use crate::input::pinba::model;
 use crate::input::squid::{Positions, Progress, Reading, Tally};
+use crate::query::catalog::past::refill::Refill;
+use crate::report::definition::{Defaults, Definition, builtin};
+use crate::state::last_end::{LastEnd, Lost};
+use crate::state::snapshot::HistoryFrom;
+use crate::state::snapshot_writer::{CutHistory as _, PiecesCut, Sealed};
 
 /// The name of the file.
 const FILE: &str = "access.log";
 
 const FOR_EVER: Retention = Retention { secs: [u64::MAX; 3], size_max: u64::MAX, free_min: 0 };
+
+/// The window of the live report, in seconds: longer than any run.
+const WINDOW: u64 = 30 * 24 * HOUR;
+
+/// The live report.
+static REPORT: LazyLock<Definition> = LazyLock::new(|| {
+    let mut reports = builtin::reports(&Defaults::default()).into_iter();
+    let mut report = reports.find(|it| it.name == "report_by_script_name").unwrap();
+    report.window = Duration::from_secs(WINDOW);
+    report
+});
+
+static DATASET: LazyLock<Arc<Dataset>> = LazyLock::new(|| Arc::new(Dataset::of(&REPORT, 500)));
 
 /// Times and keys with their requests.
 type Sums = BTreeMap<(u64, Vec<u8>), u64>;
@@ -39,12 +61,19 @@ type Sums = BTreeMap<(u64, Vec<u8>), u64>;
 struct Life {
     history: History,
     writer: Writer,
-    shipping: Shipping,
+    /// Once the store is open.
+    shipping: Arc<Mutex<Option<Shipping>>>,
     process: Process,
     /// Lines that it, or its predecessors, have read.
     read: u64,
     /// Those of later ones that rows have, from a log.
     ahead: Vec<Range<u64>>,
+    /// The number of the second that runs.
+    second: u64,
+    /// Packets in live data.
+    live: BTreeSet<u64>,
+    /// The rest of it.
+    refill: Arc<Mutex<Option<Refill>>>,
 }
 
 struct World {
@@ -70,6 +99,17 @@ struct World {
     restored: u64,
     /// Set if lines come as packets: they are not read again.
     packets: Option<Packets>,
+    /// Whether the manifest cannot be read.
+    is_hidden: Arc<AtomicBool>,
+    /// The content of `state.dir`, if there is one.
+    state: Option<State>,
+}
+
+/// The snapshot, if there is one, and the spans in the file `running`.
+#[derive(Default)]
+struct State {
+    snapshot: Option<(BTreeSet<u64>, u64, Option<HistoryFrom>)>,
+    lost: Vec<Lost>,
 }
 
 #[derive(Default)]
@@ -120,54 +160,131 @@ impl World {
             is_bad: false,
             restored: 0,
             packets: None,
+            is_hidden: Arc::default(),
+            state: None,
         }
     }
 
+    /// Every other one has a `state.dir`.
     fn of_packets(seed: u64) -> Self {
-        Self { packets: Some(Packets::default()), ..Self::new(seed) }
+        let state = (seed % 2 == 0).then(State::default);
+        Self { packets: Some(Packets::default()), state, ..Self::new(seed) }
     }
 
     fn now(&self) -> u64 {
         self.clock.unix_ms() / 1_000
     }
 
-    /// Starts a process, which ends again if its store cannot be opened.
-    fn start(&mut self) -> Result<(), StoreError> {
-        let faults = self.faults.clone();
-        let mut store = Store::open_on(Disk { faults }, self.dir.path(), FOR_EVER)?;
-        let all = [ShippedRows::Rollups, ShippedRows::Requests];
-        let shipping = store.ship(Some(&all))?.unwrap();
+    /// Starts a process, whose store may be opened later.
+    fn start(&mut self) {
+        let parts = super::super::super::Parts::default();
         let clock: Arc<dyn Clock> = Arc::<ManualClock>::clone(&self.clock);
-        let history = History::new(store.parts(), 1 << 24, clock);
+        let history = History::new(Arc::clone(&parts), 1 << 24, clock);
         let followed = self.packets.is_none().then(|| FILE.to_owned());
         history.keep_log(1 << 20, followed.into_iter().collect());
-        history.replay(&mut store);
-        self.restored += history.status().count("log_rows_restored");
-        let known = store.files().get(FILE).cloned().unwrap_or_default();
+        let shipping: Arc<Mutex<Option<Shipping>>> = Arc::default();
+        let (dir, faults, shipped) =
+            (self.dir.path().to_owned(), self.faults.clone(), Arc::clone(&shipping));
+        let (is_hidden, replayed) = (Arc::clone(&self.is_hidden), history.clone());
+        let open = move || {
+            let faults = faults.clone();
+            if is_hidden.load(Ordering::Relaxed) {
+                return Err(StoreError::Stopped);
+            }
+            let mut store = Store::open_on(Disk { faults }, &dir, FOR_EVER)?;
+            store.share(Arc::clone(&parts));
+            let all = [ShippedRows::Rollups, ShippedRows::Requests];
+            *shipped.lock() = store.ship(Some(&all))?;
+            replayed.replay(&mut store);
+            Ok(store)
+        };
         let process = Process::new(1_000);
-        let run = store.run();
-        let mut store = Some(store);
-        let open = Box::new(move || Ok(store.take().unwrap()));
-        let mut writer = Writer::new(history.clone(), open, Duration::ZERO);
+        let mut writer = Writer::new(history.clone(), Box::new(open), Duration::ZERO);
         if self.packets.is_none() {
-            let keep = KeptRequests::All;
+            let (keep, run) = (KeptRequests::All, history.run());
             let requests = Requests::new(keep, 1 << 20, 500, run, &process.live, true).unwrap();
             history.keep_requests(&requests);
             writer.work.requests = Some(requests);
         }
-        let read = match self.packets {
-            None => known.progress.merged,
-            Some(_) => self.lines,
-        };
+        if let Some(Packets { here, fresh, .. }) = &mut self.packets {
+            here.clear();
+            fresh.clear();
+        }
+        let (read, refill) = (self.lines, Arc::default());
+        let (ahead, live) = (Vec::new(), BTreeSet::new());
         self.life =
-            Some(Life { history, writer, shipping, process, read, ahead: known.requests.ahead });
-        Ok(())
+            Some(Life { history, writer, shipping, process, read, ahead, second: 0, live, refill });
+        self.restore();
+        self.opened();
+    }
+
+    /// Restores live data, as a daemon does at its start after a kill.
+    fn restore(&mut self) {
+        let now = self.now();
+        let (Some(Life { history, writer, live, refill, .. }), Some(state)) =
+            (&mut self.life, &mut self.state)
+        else {
+            return;
+        };
+        writer.write_restored();
+        let earlier = history.earlier();
+        let restored = state.snapshot.as_ref().map(|(lines, time, from)| {
+            live.clone_from(lines);
+            let is_other = matches!((from, &earlier),
+                (Some(HistoryFrom::Cut { store, .. }), Some(here)) if *store != here.store);
+            (*time, from.filter(|_| !is_other))
+        });
+        let last_end = LastEnd { refilled: state.lost.clone(), ..LastEnd::default() };
+        let spans = last_end.lacking(restored, now);
+        let read = move |history: &History, spans: &[Lost]| {
+            Refill::read(Some(history), [&*REPORT].into_iter(), 500, spans)
+        };
+        *refill.lock() = read(history, &spans);
+        let (refill, clock, history) =
+            (Arc::clone(refill), Arc::clone(&self.clock), history.clone());
+        writer.on_restored(Box::new(move || {
+            let mut refill = refill.lock();
+            let before = refill.take();
+            *refill = before.and_then(|it| read(&history, &it.lost(clock.unix_ms() / 1_000)));
+        }));
+    }
+
+    /// Opens the store, if that is possible now.
+    fn open(&mut self) {
+        let Some(Life { writer, .. }) = &mut self.life else { return };
+        if writer.store.is_none() {
+            writer.open();
+            self.opened();
+        }
+    }
+
+    /// Looks at what is there, once the store is open.
+    fn opened(&mut self) {
+        let Some(Life { history, writer, read, ahead, .. }) = &mut self.life else { return };
+        let Some(store) = &writer.store else { return };
+        self.restored += history.status().count("log_rows_restored");
+        if self.packets.is_none() {
+            let known = store.files().get(FILE).cloned().unwrap_or_default();
+            (*read, *ahead) = (known.progress.merged, known.requests.ahead);
+        }
+        if !self.is_lying {
+            self.check_begun();
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        self.life.as_ref().is_some_and(|life| life.writer.store.is_some())
     }
 
     /// Reads this many lines, all in one second.
     fn receive(&mut self, lines: u64) {
         let now = self.now();
+        let is_open = self.is_open();
         let Some(life) = &mut self.life else { return };
+        // Until its position is known a file is not read.
+        if !is_open && self.packets.is_none() {
+            return;
+        }
         self.lines = self.lines.max(life.read + lines);
         let read = life.read..self.lines.min(life.read + lines);
         life.read = read.end;
@@ -189,8 +306,10 @@ impl World {
             requests: Tally { lines: read.end, ahead: life.ahead.clone() },
             swaps: Tally::default(),
         };
+        life.second += 1;
+        life.live.extend(read.clone());
         let reached = Reached {
-            second: 0,
+            second: life.second,
             next_id: life.process.live.read().pool.requests.next_id(),
             files: self
                 .packets
@@ -213,17 +332,19 @@ impl World {
                 let totals = Totals { requests: 1, ..Totals::ZERO };
                 let gain = Gain { sum: Sum::of(totals, None), ..Gain::default() };
                 let minute = Resolution::Minute.begin(now);
-                running.add(&dataset(), minute, &keyed(line), false, &gain);
+                running.add(&DATASET, minute, &keyed(line), false, &gain);
             }
         });
     }
 
     fn flush(&mut self) {
-        if let Some(Life { writer, .. }) = &mut self.life {
+        if let Some(Life { writer, .. }) = &mut self.life
+            && let Some(store) = &mut writer.store
+        {
             let _is_all = writer.work.requests.as_ref().is_none_or(Requests::select);
-            let _tried = writer.work.flush(writer.store.as_mut().unwrap(), true);
+            let _tried = writer.work.flush(store, true);
+            self.note_safe();
         }
-        self.note_safe();
     }
 
     /// Records which packets are safe: those not only in memory.
@@ -234,8 +355,36 @@ impl World {
         let mut has_none = false;
         let view = history.view(|running| has_none = running.is_empty());
         if has_none && view.flushing.is_none() {
-            packets.safe.clone_from(&packets.here);
+            packets.safe.extend(&packets.here);
             packets.fresh.clear();
+        }
+    }
+
+    /// Writes a snapshot, of which history knows where it ends unless it cannot be written.
+    fn snapshot(&mut self) {
+        let now = self.now();
+        let (Some(life), true) = (&mut self.life, self.state.is_some()) else { return };
+        life.history.seal(life.second);
+        // A second that was on its way.
+        self.receive(1);
+        let Some(life) = &mut self.life else { return };
+        life.live.remove(&(self.lines - 1));
+        let lines = life.live.clone();
+        life.live.insert(self.lines - 1);
+        self.flush();
+        let Some(life) = &mut self.life else { return };
+        let from = match life.history.sealed() {
+            Sealed::Before(file) => {
+                let until = now + WINDOW;
+                life.history.keep_apart(PiecesCut { file, secs: now, until });
+                Some(HistoryFrom::Cut { secs: now, file, store: life.history.store() })
+            }
+            Sealed::NotYet | Sealed::Busy | Sealed::Never => None,
+        };
+        if let Some(state) = &mut self.state {
+            // It is complete within the next second.
+            state.snapshot = Some((lines, now + 1, from));
+            life.history.has_snapshot();
         }
     }
 
@@ -243,6 +392,9 @@ impl World {
     fn write_log(&mut self) {
         let Some(life) = &mut self.life else { return };
         let had_log = has_log(&life.history);
+        if life.writer.store.is_none() {
+            return;
+        }
         life.writer.write_log();
         let Some(packets) = &mut self.packets else {
             return;
@@ -259,7 +411,7 @@ impl World {
         let Some(life) = &self.life else { return };
         let counts = life.writer.store.as_ref().unwrap().counters.counts();
         let mut add = |batch: &UnflushedRows| {
-            batch.rows(&dataset(), 0..u64::MAX, |row| {
+            batch.rows(&DATASET, 0..u64::MAX, |row| {
                 *at_home.entry((row.time, row.key.to_vec())).or_default() +=
                     row.gain.sum.totals.requests;
             });
@@ -288,14 +440,29 @@ impl World {
         assert_eq!(there.len() as u64, at_home.values().sum::<u64>());
         let lost: Vec<_> = packets.safe.difference(&there).collect();
         assert!(lost.is_empty(), "{lost:?} were safe: {counts:?}");
-        packets.safe.clone_from(&there);
-        packets.here = there;
+        // What came while it was not open is in memory alone.
+        packets.safe = there.difference(&packets.here).copied().collect();
+        packets.here.extend(&there);
         packets.fresh.clear();
+        self.check_live();
+    }
+
+    /// Compares live data with the ledger: what the snapshot has does not come back from history too.
+    fn check_live(&self) {
+        let (Some(life), true) = (&self.life, self.state.is_some()) else { return };
+        let refill = life.refill.lock();
+        let filled = refill.as_ref().map(|it| it.sums(&DATASET)).unwrap_or_default();
+        for line in 0..self.lines {
+            let again = filled.get(&key(line)).copied().unwrap_or_default();
+            let counted = u64::from(life.live.contains(&line)) + again;
+            assert!(counted <= 1, "{counted} of {line} in live data");
+        }
     }
 
     fn maintain(&mut self) {
-        if let Some(Life { writer, .. }) = &mut self.life {
-            let store = writer.store.as_mut().unwrap();
+        if let Some(Life { writer, .. }) = &mut self.life
+            && let Some(store) = &mut writer.store
+        {
             store.advance_age(&*self.clock);
             writer.work.maintain(store, &Shutdown::new());
         }
@@ -304,7 +471,8 @@ impl World {
     /// Ships the next rows, at most `rows_max`; returns whether that was all.
     fn ship(&mut self, rows_max: u64) -> bool {
         let now = self.now();
-        let Some(life) = &mut self.life else {
+        let shipping = self.life.as_ref().and_then(|life| life.shipping.lock().clone());
+        let Some(shipping) = shipping.filter(|_| self.is_open()) else {
             return false;
         };
         if let Some((_, tries)) = &mut self.away {
@@ -313,12 +481,12 @@ impl World {
                 return false;
             }
         }
-        let Ok(Some(shipment)) = life.shipping.next(now) else {
+        let Ok(Some(shipment)) = shipping.next(now) else {
             return false;
         };
         assert!(matches!(shipment.units, ShipmentRows::Pieces(..)));
         let names = Identity { collector: "a".to_owned(), dc: "b".to_owned() };
-        if life.shipping.begin(&shipment, &names).is_err() {
+        if shipping.begin(&shipment, &names).is_err() {
             return false;
         }
         let stop = Shutdown::new();
@@ -353,12 +521,18 @@ impl World {
             return false;
         }
         assert!(sent.is_ok() || left == 0);
-        left > 0 && life.shipping.end(&shipment, Vec::new()).is_ok()
+        left > 0 && shipping.end(&shipment, Vec::new()).is_ok()
     }
 
     /// Kills the process, perhaps with a power cut.
     fn kill(&mut self, is_cut: bool) {
-        self.life = None;
+        let now = self.now();
+        let life = self.life.take();
+        if let (Some(Life { refill, .. }), Some(state)) = (&life, &mut self.state) {
+            let refill = refill.lock();
+            state.lost = refill.iter().flat_map(|it| it.for_the_next(now)).collect();
+        }
+        drop(life);
         self.faults.recover();
         if is_cut {
             self.faults.cut_power();
@@ -392,15 +566,17 @@ impl World {
     /// Rows on disk that are not rolled up yet.
     fn on_disk(&self) -> Sums {
         let mut sums = Sums::new();
-        let Some(life) = &self.life else { return sums };
-        let parts = Arc::clone(&life.writer.store.as_ref().unwrap().parts().read());
+        let Some(store) = self.life.as_ref().and_then(|life| life.writer.store.as_ref()) else {
+            return sums;
+        };
+        let parts = Arc::clone(&store.parts().read());
         for part in parts.iter().filter(|part| !part.is_rolled() && !part.is_raw()) {
             let mut add = |row: &super::super::super::Row| {
                 let sum = sums.entry((row.time, row.key.to_vec())).or_default();
                 *sum += row.gain.sum.totals.requests;
             };
             // A damaged part has none.
-            let read = part.read(&dataset(), 0..u64::MAX, Want::SUMS, &mut add);
+            let read = part.read(&DATASET, 0..u64::MAX, Want::SUMS, &mut add);
             assert!(read.is_ok() || self.is_lying, "{read:?}");
         }
         sums
@@ -440,11 +616,16 @@ impl World {
                 self.read(|world| world.ship(rows));
             }
             10 => self.faults.die_at(self.random.random_range(1..40)),
-            12.. => self.write_log(),
+            12 | 13 => self.write_log(),
+            14 => self.snapshot(),
             _ => {
                 let seed = self.random.random_range(0..u64::MAX);
                 self.faults.set_weather(seed, one_in, false);
             }
+        }
+        if self.random.random_range(0..3) == 0 {
+            self.is_hidden.store(false, Ordering::Relaxed);
+            self.open();
         }
         if self.life.is_none() || self.faults.was_reached() || self.random.random_range(0..30) == 0
         {
@@ -454,10 +635,9 @@ impl World {
             if self.packets.is_none() && self.random.random_range(0..8) == 0 {
                 self.take_away();
             }
-            // On a failing disk no store can be opened, until it recovers.
-            if self.start().is_ok() {
-                self.check_begun();
-            }
+            // Nor can it be opened while the disk fails.
+            self.is_hidden.store(self.random.random_range(0..4) == 0, Ordering::Relaxed);
+            self.start();
         }
     }
 
@@ -476,8 +656,9 @@ impl World {
         self.kill(true);
         self.bring_back();
         self.faults.set_weather(0, 0, false);
-        self.start().unwrap();
-        self.check_begun();
+        self.is_hidden.store(false, Ordering::Relaxed);
+        self.start();
+        assert!(self.is_open());
         self.receive(self.lines - self.life.as_ref().unwrap().read);
         self.flush();
         self.publish_all();
@@ -568,7 +749,7 @@ fn a_disk_that_lies_makes_nothing_more() {
     let mut lost = 0;
     for seed in 0..runs() / 2 {
         let mut world = World::new(seed);
-        world.start().unwrap();
+        world.start();
         world.faults.set_weather(seed, 3, true);
         world.is_lying = true;
         for _ in 0..30 {
@@ -584,10 +765,11 @@ fn a_disk_that_lies_makes_nothing_more() {
         world.kill(true);
         world.faults.set_weather(0, 0, false);
         // Its manifest may be damaged, or missing while its files exist: that is reported.
-        let Ok(()) = world.start() else {
+        world.start();
+        if !world.is_open() {
             lost += 1;
             continue;
-        };
+        }
         let read = world.life.as_ref().unwrap().read;
         assert!(read <= world.lines);
         // What is damaged is noticed when it is read: the hours of a day when that is over.

@@ -217,7 +217,7 @@ impl Refill {
 
     /// Those for the next process. If history has nothing of one, and which files are earlier is
     /// not known, that would take rows of this process for missing ones.
-    fn for_the_next(&self, now: u64) -> Vec<Lost> {
+    pub(crate) fn for_the_next(&self, now: u64) -> Vec<Lost> {
         let mut lost = self.lost(now);
         lost.retain(|it| !self.is_read || it.store != 0 || it.below < u64::MAX);
         lost

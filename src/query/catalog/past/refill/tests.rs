@@ -10,6 +10,17 @@ use crate::report::definition::builtin;
 use crate::report::row_key::key_of;
 use crate::report::totals::Totals;
 
+impl Refill {
+    /// The requests that it adds to a dataset, by key.
+    pub(crate) fn sums(&self, dataset: &Dataset) -> HashMap<Vec<u8>, u64> {
+        let mut sums = HashMap::new();
+        self.rows.rows(dataset, 0..u64::MAX, |row| {
+            *sums.entry(row.key.to_vec()).or_default() += row.gain.sum.totals.requests;
+        });
+        sums
+    }
+}
+
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
 
