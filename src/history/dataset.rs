@@ -114,7 +114,6 @@ impl Coverage {
 impl Dataset {
     /// The dataset of coverage: how long each other dataset was counted, and what is missing of it.
     /// Keys are report and hash, sums those of [`Coverage`].
-    #[must_use]
     pub fn coverage() -> Self {
         Self {
             report: "coverage".to_owned(),
@@ -138,7 +137,6 @@ impl Dataset {
     }
 
     /// Whether it is [`coverage`](Self::coverage).
-    #[must_use]
     pub fn is_coverage(&self) -> bool {
         self.hash.is_empty() && !self.keys.is_empty()
     }
@@ -206,7 +204,6 @@ impl Dataset {
     }
 
     /// The dataset of a definition; this status and higher ones are errors.
-    #[must_use]
     pub fn of(definition: &Definition, error_status: u32) -> Self {
         let Definition { level, filters, buckets, extremes, .. } = definition;
         let is_status = |key: &Key| key.source == KeySource::Field(Field::Status);

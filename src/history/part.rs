@@ -64,13 +64,11 @@ impl Part {
     }
 
     /// Whether it has raw requests.
-    #[must_use]
     pub fn is_raw(&self) -> bool {
         self.sections.iter().any(|section| section.dataset.is_raw())
     }
 
     /// Returns the number of rows of all datasets.
-    #[must_use]
     pub fn rows(&self) -> u64 {
         self.sections.iter().map(|section| section.rows).sum()
     }

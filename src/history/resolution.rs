@@ -34,13 +34,11 @@ impl Resolution {
         [("minute", 60, 6), ("hour", 3_600, 4), ("day", 86_400, 4)];
 
     /// Returns the name used in folders and answers.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         Self::EACH[self as usize].0
     }
 
     /// Returns the length in seconds.
-    #[must_use]
     pub const fn secs(self) -> u64 {
         Self::EACH[self as usize].1
     }
@@ -57,7 +55,6 @@ impl Resolution {
     }
 
     /// Returns the unix second at which the row of a given second begins.
-    #[must_use]
     pub const fn begin(self, unix_secs: u64) -> u64 {
         unix_secs - unix_secs % self.secs()
     }

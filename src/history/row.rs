@@ -21,7 +21,6 @@ impl Gain {
     }
 
     /// The gain of requests with these times: microseconds, and the number of requests.
-    #[must_use]
     pub fn of_times(buckets: &BucketLayout, times: impl Iterator<Item = (u64, u64)>) -> Self {
         let (mut totals, mut histogram) = (Totals::ZERO, Histogram::new());
         let mut extremes = Extremes::NOTHING;
@@ -41,7 +40,6 @@ impl Gain {
     }
 
     /// The nonempty buckets in order; `None` if unknown.
-    #[must_use]
     pub fn buckets(&self) -> Option<impl Iterator<Item = (u32, u64)>> {
         Some(self.sum.histogram()?.iter())
     }

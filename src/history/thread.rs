@@ -175,10 +175,7 @@ impl Writer {
                 }
                 let before = self.work.history.status_mut().off.replace(reason.clone());
                 if before.as_ref() != Some(&reason) && !self.work.is_stopping {
-                    error!(
-                        reason,
-                        "History is off: what it would keep waits in memory, and the folder is tried again."
-                    );
+                    error!(reason, "History is off: rows wait in memory, and it is tried again.");
                 }
             }
         }
@@ -331,8 +328,7 @@ impl Work {
         let requests = requests.filter(|it| !is_restored && (!is_sealed || it.has_limit()));
         let is_joint = requests.is_some_and(Requests::has_limit);
         let has_rows = is_due || is_joint || is_restored;
-        let stage = if has_rows { &FLUSH } else { &FLUSH_REQUESTS };
-        let mut stage = stage.begin();
+        let mut stage = if has_rows { FLUSH.begin() } else { FLUSH_REQUESTS.begin() };
         // First: none may be looked at that came after the rows.
         requests.filter(|_| is_joint).iter().for_each(|it| it.copier().is_flushing = true);
         let rows = has_rows.then(|| self.history.begin_flush()).flatten();
@@ -453,10 +449,7 @@ impl Work {
         let (all, lost) = self.history.waiting();
         let rows: usize = lost.values().sum();
         if all > rows {
-            warn!(
-                rows = all - rows,
-                "History could not be written: the next start restores its rows from the log of seconds."
-            );
+            warn!(rows = all - rows, "The next start restores rows from the log of seconds.");
         }
         if rows + requests > 0 {
             let why = self.history.why_failing();
