@@ -84,8 +84,7 @@ fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
     let heads = Head::list(&["Script", "Is"], &["Before", "After", "Change", "Chance"]);
     let rows = verdict.findings.iter().map(|it| finding(view, it));
     let span = formatting::roughly(verdict.seconds as f64);
-    let caption =
-        "Typical times are geometric means; chance is that of such a difference without a change";
+    let caption = "Typical times are geometric means; chance is how often a difference as large comes about without a change";
     html! {
         h2 { (visible(&release.release)) " after " (visible(&verdict.against)) ": " (result(verdict)) }
         p.note {

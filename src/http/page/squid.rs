@@ -305,7 +305,7 @@ fn activities(view: &View<'_>) -> Result<Markup, Problem> {
         let firsts = first.as_ref().map(Found::by_keys).unwrap_or_default();
         let heads = vec![
             Head::hidden("Activity"),
-            Head::number("Times"),
+            Head::number("Count"),
             Head::number("First byte p50").hint("From its start to its first bytes: median"),
             Head::number("p95").hint("From its start to its first bytes: 95th percentile"),
             Head::number("Total p50").hint("From its start to its end: median"),

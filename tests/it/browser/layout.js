@@ -42,7 +42,7 @@ for (const cell of document.querySelectorAll('th, td')) {
   const over = Math.max(b.left - a.left, a.right - b.right);
   if (a.width && !cell.querySelector('svg') && over > 1) say('out of its cell:', cell, over);
 }
-// A name gives way only where no other column of its table has room to spare; what wraps may be as wide as it likes.
+// A name gives way only where no other column of its table has room to spare.
 for (const table of document.querySelectorAll('table')) {
   const cut = [...table.querySelectorAll('.cut > span')].find((it) => shown(it) && it.scrollWidth > it.clientWidth + 1);
   const row = cut && getComputedStyle(cut.closest('tr'));
@@ -54,7 +54,10 @@ for (const table of document.querySelectorAll('table')) {
     range.selectNodeContents(cell);
     const style = getComputedStyle(cell);
     const inner = box(cell).width - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
-    const left = cell.matches('.text') ? 0 : inner - range.getBoundingClientRect().width;
+    const text = range.getBoundingClientRect();
+    // What wraps may be as wide as it likes.
+    const wraps = cell.matches('.text') && text.height > 1.9 * parseFloat(style.lineHeight);
+    const left = wraps ? 0 : inner - text.width;
     spare.set(cell.cellIndex, Math.min(left, spare.get(cell.cellIndex) ?? left));
   }
   const room = Math.max(0, ...spare.values());

@@ -127,7 +127,7 @@ pub(super) fn waterfall(time_us: u64, measures: &Measures, timers: &[TimerDetail
                     "This format tells how long activities took, not when they began: they stand one after the other. Times are as fine \
                      as Squid's own clock, which it reads once for each turn of its loop, and milliseconds today."
                 } @else {
-                    "This format tells nothing of activities, or there were none."
+                    "The log format has no activities, or this request had none."
                 }
             }
             div #waterfall { (table("Waterfall", html! { span.hidden { "Activities of the request" } }, heads, cells, "")) }
