@@ -52,7 +52,7 @@ fn memory_plan(plan: &[Planned]) -> Markup {
         html! { th.key scope="row" { (planned.name) } td { (scale.text(planned.bytes as f64)) } td.key.text { (planned.why) } }
     };
     let total_bytes: u64 = plan.iter().map(|planned| planned.bytes).sum();
-    let total = html! { th.key scope="row" { b { "total" } } td { b { (formatting::bytes(total_bytes as f64)) } } td {} };
+    let total = html! { th.key scope="row" { b { "total" } } td { b { (scale.text(total_bytes as f64)) } } td {} };
     let rows = plan.iter().map(row).chain((!plan.is_empty()).then_some(total));
     let caption = "Planned at start: the daemon uses no more, whatever is sent to it";
     section("Memory plan", caption, heads, rows)

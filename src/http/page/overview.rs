@@ -256,8 +256,8 @@ fn panel(
     let cells =
         ranking.cells(&rows, &columns, &sort, |row, _| Some(ranking.row_link(report, row, time)));
     let by = format!("-{}", order.2);
-    let mut changes = columns.iter().flat_map(|it| rows.iter().map(|row| ranking.change(it, *row)));
-    let is_compared = changes.any(|change| change.is_some());
+    let is_compared =
+        columns.iter().any(|it| rows.iter().any(|row| ranking.change(it, *row).is_some()));
     let caption = html! {
         a href=(time.link(&format!("/reports/{report}"), [("sort", by.as_str())])) { (title) }
         " " small { @if total > limit { (limit) " of " (formatting::count(total as u64)) ", " } "by " (order.1)

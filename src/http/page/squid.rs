@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, HashMap};
 
 use maud::{Markup, html};
 
-use super::columns::Column;
-use super::formatting::{self, Name};
+use super::columns::{Column, Show};
+use super::formatting::{self, Name, Scale};
 use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
@@ -241,11 +241,16 @@ fn count(number: Option<f64>) -> Markup {
     cell(number, |number| formatting::count(number as u64))
 }
 
+/// A time of a row as a cell.
+fn time(report: Option<&Found>, row: Option<usize>, name: &str) -> Markup {
+    let column = report.and_then(|it| it.ranking.columns.iter().find(|it| it.name == name));
+    let number = report.zip(row).and_then(|(it, row)| it.ranking.number(name, row));
+    cell(number, |secs| Show::Secs.text_in(column.and_then(|it| it.scale), secs))
+}
+
 /// Median and 95th percentile of a row's times, as cells.
 fn times(report: Option<&Found>, row: Option<usize>) -> Markup {
-    let found = report.zip(row);
-    let time = |column| found.and_then(|(it, row)| it.ranking.number(column, row));
-    html! { @for column in ["timer_median", "p95"] { (cell(time(column), formatting::secs)) } }
+    html! { @for name in ["timer_median", "p95"] { (time(report, row, name)) } }
 }
 
 /// The time of the rows with the same first key: in all, and by bottleneck.
@@ -281,6 +286,7 @@ fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem>
         let mut heads = vec![Head::hidden("Name"), Head::number("Time")];
         heads.extend(named.iter().map(|(set, _)| Head::number(formatting::visible(set))));
         heads.extend((sets.len() > SETS).then(|| Head::number("others")));
+        let scale = Scale::of_secs(groups.iter().map(|(_, of)| of.all));
         let cells = groups.iter().map(|(group, of)| {
             let share =
                 |time: f64| formatting::percent(100.0 * time / of.all.max(f64::MIN_POSITIVE));
@@ -288,7 +294,7 @@ fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem>
             let others: f64 = sets.iter().skip(SETS).filter_map(|(set, _)| known(set)).sum();
             html! {
                 (name(group))
-                td { (formatting::secs(of.all)) }
+                td { (scale.text(of.all)) }
                 @for (set, _) in named { (cell(known(set), share)) }
                 @if sets.len() > SETS { (cell(Some(others), share)) }
             }
@@ -418,15 +424,13 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
         let cells = objects.iter().take(ROWS).map(|(place, object)| {
             // A hit in a log of 1997 with a time in memory came from there.
             let moved = residents.get(place).map_or(0.0, |hits| hits.min(object.disk));
-            let since = longest.as_ref().zip(times.get(place));
-            let since = since.and_then(|(it, row)| it.ranking.number("timer_median", *row));
             html! {
                 (name(&place[0]))
                 td.key { (Name(&place[1])) }
                 (count(Some(object.all)))
                 (count(Some(object.memory + moved)))
                 (count(Some(object.disk - moved)))
-                (cell(since, formatting::secs))
+                (time(longest.as_ref(), times.get(place).copied(), "timer_median"))
             }
         });
         (heads, cells.collect())

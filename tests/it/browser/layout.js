@@ -69,6 +69,19 @@ for (const table of document.querySelectorAll('table')) {
     if (span.scrollWidth > span.clientWidth + 1 && gap > 80) say('cut beside a wider name:', span.parentElement, gap);
   }
 }
+// Numbers of a column have one unit, but for those that would be too long in it.
+const sizes = { '\u00b5s': 1e-6, ms: 1e-3, s: 1, h: 3600, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
+for (const table of document.querySelectorAll('.wide table')) {
+  const columns = Map.groupBy(table.querySelectorAll('tbody td'), (cell) => cell.cellIndex);
+  for (const cells of columns.values()) {
+    const found = cells.map((it) => it.textContent.match(/^[+\u2212]?([\d,.]+) (\u00b5s|ms|s|h|B|KiB|MiB|GiB)(?![\w/])/)).filter(Boolean);
+    const least = Math.min(...found.map(([, , unit]) => sizes[unit]));
+    for (const [text, number, unit] of found) {
+      const inLeast = Number(number.replaceAll(',', '')) * sizes[unit] / least;
+      if (sizes[unit] > least && inLeast < 99000) say('another unit, ' + text + ':', cells[0].closest('table'), inLeast);
+    }
+  }
+}
 for (const table of document.querySelectorAll('table')) apart([...table.querySelectorAll('th, td, caption')], 'cell');
 for (const svg of document.querySelectorAll('.chart svg')) {
   apart([...svg.querySelectorAll('text')], 'label');
