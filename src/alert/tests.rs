@@ -455,6 +455,8 @@ fn percentiles_need_requests_and_a_rule_in_words_says_so() {
              evaluated every 10s; no verdict while less than half of the window is covered or it has fewer than 100 requests"
         )
     );
+    let any = rules(&format!("{text}min_requests = 0\n"))[0].words();
+    assert!(any.ends_with("half of the window is covered"), "{any}");
     let labels = rule.labels(Some(&key("/a")));
     let expected =
         [("alertname", "slow"), ("report", REPORT), ("script_name", "/a"), ("severity", "page")];

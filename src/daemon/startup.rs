@@ -445,7 +445,10 @@ pub(super) fn log_ready(
             );
         }
         (Some(data), None, Some(_)) if is_temporary(Path::new(&data)) => {
-            info!(data, "Keeping the past in a temporary folder, which is removed at the stop.");
+            info!(
+                data,
+                "Keeping the past in a temporary folder, which is removed when the daemon stops."
+            );
         }
         (Some(data), _, _) if is_within(config) => info!(data, "Keeping data on disk."),
         (_, Some(state), Some(history)) => info!(state, history, "Keeping data on disk."),

@@ -127,6 +127,7 @@ const SIZES: &[(f64, &str)] = &[
     (1_048_576.0, "MiB"),
     (1_073_741_824.0, "GiB"),
     (1_099_511_627_776.0, "TiB"),
+    (1_125_899_906_842_624.0, "PiB"),
 ];
 
 /// Numbers from here on get a larger unit, whatever is next to them.
@@ -274,23 +275,9 @@ pub(crate) fn with_two_digits(number: u64) -> u64 {
     number.saturating_add(unit / 2) / unit * unit
 }
 
-/// Formats bytes in powers of 1024.
+/// Formats bytes in the unit that fits them: `17 B`, `1.50 KiB`, `745 GiB`.
 pub fn bytes(bytes: f64) -> String {
-    let units = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
-    if !bytes.is_finite() {
-        return UNKNOWN.to_owned();
-    }
-    let mut scaled = bytes;
-    let mut unit = 0;
-    while scaled.abs() >= 999.5 && unit + 1 < units.len() {
-        scaled /= 1024.0;
-        unit += 1;
-    }
-    let digits = match unit {
-        0 => grouped(scaled),
-        _ => number(scaled),
-    };
-    format!("{digits} {}", units[unit])
+    Scale::of_bytes([bytes]).text(bytes)
 }
 
 /// Formats an integer with commas: `12,345`.
@@ -359,6 +346,8 @@ mod tests {
         }
         assert_eq!(bytes(799_449_764_864.0), "745 GiB");
         assert_eq!(bytes(17.0), "17 B");
+        assert_eq!(bytes(1000.0), Scale::of_bytes([1000.0; 3]).text(1000.0));
+        assert_eq!([1023.0, 1024.0, 3e15].map(bytes), ["1,023 B", "1.00 KiB", "2.66 PiB"]);
         assert_eq!(percent(0.01), "<0.1 %");
         assert_eq!(percent(12.34), "12.3 %");
         assert_eq!(percent(100.0), "100 %");

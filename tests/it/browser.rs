@@ -312,7 +312,10 @@ fn reports_are_made_and_dropped_and_themes_are_remembered() {
     );
 
     let dark = || browser.js("return getComputedStyle(document.body).backgroundColor").to_string();
+    browser.prefer("dark");
+    await_until("it offers the other", || browser.text("#theme"), |name| name == "Light");
     browser.prefer("light");
+    await_until("it offers the other", || browser.text("#theme"), |name| name == "Dark");
     let light = dark();
     browser.click("#theme");
     assert_ne!(dark(), light);

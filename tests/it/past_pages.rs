@@ -174,6 +174,8 @@ fn what_changed_is_shown_and_what_is_lacking_is_said() {
     let overview = page(site, &format!("/?{span}"));
     assert!(overview.contains(">what got slower</a>"));
     assert!(overview.contains("below each number its change"));
+    let alone = page(site, &format!("/?from={from}&to={}&compare=-1w", from + 7_200));
+    assert_lacks!(alone => "below each number its change");
     let shown = rows(overview.split("id=\"top-report_by_script_name\"").nth(1).unwrap(), 1);
     let changes = shown.iter().flatten().filter(|cell| cell.ends_with(" %"));
     assert!(changes.count() > shown.len(), "{shown:?}");

@@ -127,7 +127,7 @@ impl Rule {
             Condition::Burns(objective) => {
                 let remark = match objective.is_exact {
                     true => "",
-                    false => "; slow errors count twice, as the report does not tell",
+                    false => "; slow errors count twice, since the report cannot tell them apart",
                 };
                 return format!(
                     "{} ({}): {}; fires while the budget for the others burns too fast: more than {}; no verdict \
@@ -153,6 +153,7 @@ impl Rule {
         };
         let (part, few) = match self.is_of_absence() {
             true => ("all", format!("; it knows up to {ALERT_KNOWN_ROWS_MAX} rows")),
+            false if self.min_requests == 0 => ("half", String::new()),
             false => ("half", format!(" or it has fewer than {} requests", self.min_requests)),
         };
         format!(

@@ -320,7 +320,7 @@ impl ClientError {
                 Some("does it use TLS? then --url https://HOST:PORT")
             }
             Self::Refused { status: 401, .. } => Some(
-                "--token-file FILE or PINBAD_TOKEN has a token, a URL a name and password: http://NAME:PASSWORD@HOST:PORT",
+                "give a token with --token-file FILE or PINBAD_TOKEN, or a name and password in the URL: https://NAME:PASSWORD@HOST:PORT",
             ),
             _ => None,
         }

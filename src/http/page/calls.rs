@@ -51,7 +51,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     };
     let main = html! {
         h1 { "Calls per request" }
-        p.about { "How often a request of a script does the same: hits of timers with one value of a tag. Many of them in one request often mean a missing join." }
+        p.about { "How often one request repeats the same call, by script: hits of timers with the same value of a tag. Many in one request often mean a missing join." }
         (form(&params, &tag, &groups))
         div #calls data-live {
             (remarks(&groups.partial, &view.time))

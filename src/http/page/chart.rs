@@ -25,8 +25,9 @@ const HEIGHT: i32 = 156;
 /// Position of the vertical scale.
 const LEFT: i32 = 64;
 const BOTTOM: i32 = 126;
-/// Baseline of the texts of the horizontal scale: clear of the lowest one on the left.
-const BELOW: i32 = BOTTOM + 23;
+/// Top of the texts of the horizontal scale, whose baseline is a line and a half below: clear of the
+/// lowest one on the left, whatever their size.
+const BELOW: i32 = BOTTOM + 1;
 const TOP: i32 = 8;
 const RIGHT: i32 = WIDTH - 6;
 /// Magnification of a stand-alone chart.
@@ -149,7 +150,7 @@ fn ticks(marks: &[(f64, String)], theme: Theme) -> Markup {
     }
     html! {
         @for (x, text, anchor) in shown.iter().rev() {
-            text.tick x=(coordinate(*x)) y=(BELOW) text-anchor=(anchor) fill=(theme.colour(INK)) { (text) }
+            text.tick x=(coordinate(*x)) y=(BELOW) dy="1.5em" text-anchor=(anchor) fill=(theme.colour(INK)) { (text) }
         }
     }
 }

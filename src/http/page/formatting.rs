@@ -6,6 +6,7 @@ use std::borrow::Cow;
 
 use maud::{Markup, Render, html};
 
+use super::table::letter_px;
 use crate::value::Value;
 pub(super) use crate::value::text::{
     EMPTY, MINUS, Scale, UNKNOWN, bytes, change, count, counted, grouped, micros, name_or_empty,
@@ -70,8 +71,8 @@ fn end_of(name: &str) -> Option<(&str, &str)> {
     if count <= SHORT {
         return None;
     }
-    // Letters of some scripts are twice as wide.
-    let wide = |it: char| 1 + usize::from(it >= '\u{1100}');
+    // Wide letters, and those of some scripts, count twice.
+    let wide = |it: char| 1 + usize::from(letter_px(it) > 12);
     let mut room = END.min(count * 2 / 3);
     let mut at = name.len();
     for (start, character) in name.char_indices().rev() {
@@ -152,8 +153,9 @@ mod tests {
         assert_eq!(cut("a-name-without-any-place-to-break-it"), Some("o-break-it"));
         let page = Name("/var/www/<b>/html/shop/index.php").render().into_string();
         assert_has!(page => "<span>/var/www/&lt;b&gt;/html/shop</span>/index.php</bdi>");
-        let wide = "\u{5e97}".repeat(30);
-        assert_eq!(end_of(&wide).unwrap().1.chars().count(), END / 2);
+        for wide in ["\u{5e97}", "W"].map(|letter| letter.repeat(30)) {
+            assert_eq!(end_of(&wide).unwrap().1.chars().count(), END / 2);
+        }
     }
 
     #[test]

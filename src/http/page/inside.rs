@@ -36,7 +36,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
     let main = html! {
         (frame::crumbs(&[(&view.time.link("/daemon", []), "Daemon")], "inside"))
-        h1 { "Where its time and memory go" }
+        h1 { "Where the daemon's time and memory go" }
         @if let Some(registry) = registry() {
             div.panels #instruments data-live { (times(view, registry)) (statements(registry)) }
         }
@@ -52,7 +52,7 @@ fn memory_plan(plan: &[Planned]) -> Markup {
         html! { th.key scope="row" { (planned.name) } td { (scale.text(planned.bytes as f64)) } td.key.text { (planned.why) } }
     };
     let total_bytes: u64 = plan.iter().map(|planned| planned.bytes).sum();
-    let total = html! { th.key scope="row" { b { "total" } } td { b { (formatting::bytes(total_bytes as f64)) } } td {} };
+    let total = html! { th.key scope="row" { b { "total" } } td { b { (scale.text(total_bytes as f64)) } } td {} };
     let rows = plan.iter().map(row).chain((!plan.is_empty()).then_some(total));
     let caption = "Planned at start: the daemon uses no more, whatever is sent to it";
     section("Memory plan", caption, heads, rows)
@@ -98,7 +98,7 @@ fn times(view: &View<'_>, registry: &Registry) -> Markup {
     });
     let heads = [
         Head::text("Stage or wait"),
-        Head::number("Times/s"),
+        Head::number("Count/s"),
         Head::number("Busy").hint("Part of a core, or of a thread that waits"),
         Head::number("Mean"),
         Head::number("Longest"),
@@ -106,7 +106,7 @@ fn times(view: &View<'_>, registry: &Registry) -> Markup {
     let over = rates.as_ref().map(|(secs, _)| formatting::roughly(*secs));
     let caption = html! {
         b { "Stages and waits" }
-        @if let Some(over) = over { "; times/s and busy over the last " (over) }
+        @if let Some(over) = over { "; count/s and busy over the last " (over) }
     };
     panel("Stages and waits", &caption, heads, rows)
 }
@@ -134,7 +134,7 @@ fn statements(registry: &Registry) -> Markup {
             td { (time(longest, sums.totals.max)) }
         }
     });
-    let heads = Head::list(&["Statement"], &["Times", "Mean", "Longest"]);
+    let heads = Head::list(&["Statement"], &["Count", "Mean", "Longest"]);
     let caption = html! { b { "Slowest statements" } " since the start" };
     panel("Slowest statements", &caption, heads, rows)
 }

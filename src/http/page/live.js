@@ -131,11 +131,11 @@
 
   function themes(button) {
     button.hidden = false;
-    const dark = () => root.dataset.theme
-      ? root.dataset.theme === "dark"
-      : matchMedia("(prefers-color-scheme: dark)").matches;
+    const system = matchMedia("(prefers-color-scheme: dark)");
+    const dark = () => root.dataset.theme ? root.dataset.theme === "dark" : system.matches;
     const name = () => { button.textContent = dark() ? "Light" : "Dark"; };
     name();
+    system.addEventListener("change", name);
     button.addEventListener("click", () => {
       root.dataset.theme = dark() ? "light" : "dark";
       store.set("theme", root.dataset.theme);

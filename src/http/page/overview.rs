@@ -219,7 +219,7 @@ fn start(view: &View<'_>) -> Markup {
                         noscript { "A test packet: " code { "curl -X POST -H 'content-type: application/json' http://HOST/api/v1/test-packet" } ", where HOST is the host and port in this page's address." }
                     }
                 }
-                p.note { "For a full screen at once: " code { "pinbad load --target 127.0.0.1:" (visible(port)) " --rate 200 --duration 10m" } }
+                p.note { "To fill these pages at once: " code { "pinbad load --target 127.0.0.1:" (visible(port)) " --rate 200 --duration 10m" } }
             } @else {
                 h2 { "No requests lately" }
                 p { (formatting::counted(received, "packet")) " arrived so far, but none in this window. "
@@ -256,10 +256,12 @@ fn panel(
     let cells =
         ranking.cells(&rows, &columns, &sort, |row, _| Some(ranking.row_link(report, row, time)));
     let by = format!("-{}", order.2);
+    let is_compared =
+        columns.iter().any(|it| rows.iter().any(|row| ranking.change(it, *row).is_some()));
     let caption = html! {
         a href=(time.link(&format!("/reports/{report}"), [("sort", by.as_str())])) { (title) }
         " " small { @if total > limit { (limit) " of " (formatting::count(total as u64)) ", " } "by " (order.1)
-            @if columns.iter().any(|column| ranking.is_compared(column)) { "; below each number its change" } }
+            @if is_compared { "; below each number its change" } }
     };
     Ok(html! {
         section.panel.large[limit > 6] id={ "top-" (report) } data-live aria-label=(title) {

@@ -82,7 +82,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
         let main = html! {
             h1 { "Profile" }
             p.note { "There is no " code { "[[stat]]" } " in the configuration, so no samples are taken. With PHP's stat extension they \
-                      show which function is running; the page \u{201c}stat\u{201d} of the manual has how." }
+                      show which function is running; the manual's page \u{201c}stat\u{201d} says how." }
         };
         return view.page("/profile", "Profile", &main);
     };

@@ -400,10 +400,9 @@ impl Ranking {
         html! { td class=[class.map(|class| format!("{class} {}", kind.unwrap_or_default()).trim_end().to_owned())] { (self.shown(column, row)) (self.before(column, row)) } }
     }
 
-    /// Whether a change of a number is shown next to it.
-    pub(super) fn is_compared(&self, column: &Column) -> bool {
-        let change = format!("{}_change", column.name);
-        self.is_brief && self.table().column(&change).is_some()
+    /// The change of a number that is shown next to it.
+    pub(super) fn change(&self, column: &Column, row: usize) -> Option<f64> {
+        self.number(&format!("{}_change", column.name), row).filter(|_| self.is_brief)
     }
 
     /// The number in the comparison span.
@@ -443,7 +442,7 @@ impl Ranking {
             (how, Some(number)) => html! {
                 (how.text_in(column.scale, number))
                 @if how == Show::Errors && number > 0.0 { " " small { (formatting::percent(100.0 * self.failing(row))) } }
-                @if let Some(change) = self.number(&format!("{}_change", column.name), row).filter(|_| self.is_brief) {
+                @if let Some(change) = self.change(column, row) {
                     " " small.change title="change against before" { (formatting::change(change)) }
                 }
             },

@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::formatting::{self, Name, bytes, count, named, number, percent, secs, visible};
+use super::formatting::{self, Name, Scale, count, named, number, percent, secs, visible};
 use super::render::View;
 use super::table::{Head, table};
 use crate::http::error::Problem;
@@ -20,7 +20,13 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let numbers = ["Share", "Requests", "Req/s", "Errors", "p50", "p95", "CPU", "Memory"];
     let mut heads = Head::list(&["Release", "First seen", "Last seen"], &numbers);
     heads.push(Head::text("Verdict"));
-    let rows = releases.iter().map(|it| row(view, it));
+    let times: [fn(&Release) -> Option<f64>; 3] = [|it| it.p50, |it| it.p95, |it| it.cpu];
+    let times = times.map(|of| (of, Scale::of_secs(releases.iter().filter_map(of))));
+    let bytes = Scale::of_bytes(releases.iter().filter_map(|it| it.memory));
+    let rows = releases.iter().map(|it| {
+        let times = times.map(|(of, scale)| of(it).map(|secs| scale.text(secs)));
+        row(view, it, times, it.memory.map(|memory| bytes.text(memory)))
+    });
     let caption = html! {
         @if let Some(tag) = &tag { "By the request tag " (visible(tag)) "; share" } @else { "Share" }
         " and requests per second from the first request to the last, CPU and memory of a request on average, times in " (view.time.zone())
@@ -64,8 +70,12 @@ fn result(it: &Verdict) -> Markup {
     html! { span class=[it.is_bad().then_some("bad").or(good)] { (it.result) } }
 }
 
-fn row(view: &View<'_>, it: &Release) -> Markup {
-    let time = |it: Option<f64>| it.map(secs).unwrap_or_default();
+fn row(
+    view: &View<'_>,
+    it: &Release,
+    times: [Option<String>; 3],
+    memory: Option<String>,
+) -> Markup {
     html! {
         th.key scope="row" { (Name(&it.release))
             @if it.running_since.is_some() { " " small { "running" @if let Some(since) = it.back_since() { " again since " (view.time.moment(since)) } } }
@@ -73,8 +83,7 @@ fn row(view: &View<'_>, it: &Release) -> Markup {
         td.key { (view.time.moment(it.first_seen)) } td.key { (view.time.moment(it.last_seen)) }
         td { (percent(it.share * 100.0)) } td { (count(it.requests)) }
         td { (number(it.requests_per_second)) } td { (count(it.errors)) }
-        td { (time(it.p50)) } td { (time(it.p95)) }
-        td { (time(it.cpu)) } td { (it.memory.map(bytes).unwrap_or_default()) }
+        @for number in times.into_iter().chain([memory]) { td { (number.unwrap_or_default()) } }
         td.key { @if let Some(verdict) = &it.verdict { (result(verdict)) } }
     }
 }
@@ -84,8 +93,7 @@ fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
     let heads = Head::list(&["Script", "Is"], &["Before", "After", "Change", "Chance"]);
     let rows = verdict.findings.iter().map(|it| finding(view, it));
     let span = formatting::roughly(verdict.seconds as f64);
-    let caption =
-        "Typical times are geometric means; chance is that of such a difference without a change";
+    let caption = "Typical times are geometric means; chance is how often a difference as large comes about without a change";
     html! {
         h2 { (visible(&release.release)) " after " (visible(&verdict.against)) ": " (result(verdict)) }
         p.note {

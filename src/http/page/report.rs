@@ -53,7 +53,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let empty = match (answer.table.is_empty(), &view.time.spans) {
         (false, _) => "No row matches.",
         (true, _) if is_view && keys.iter().all(|(key, _)| key != INDEX_VALUE) => {
-            "This is the distribution of one row of a report. ?index_value=/index.php behind the address says of which."
+            "This table is the distribution of one row of a report. Add ?index_value=/index.php to the address to choose the row."
         }
         (true, None) if report.kind == KIND => "The table has no rows now.",
         (true, None) if report.kind == SAMPLES => "No samples yet.",

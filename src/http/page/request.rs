@@ -12,7 +12,7 @@ use std::collections::HashMap;
 
 use maud::{Markup, Render, html};
 
-use super::formatting::{self, Name, named, or_empty};
+use super::formatting::{self, Name, Scale, named, or_empty};
 use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
@@ -177,6 +177,9 @@ fn waterfall(
     let ends = bars.iter().map(|bar| bar.start_us + bar.value_us);
     let whole_us = ends.max().unwrap_or(0).max(time_us);
     let palette = Palette::of(timers, by);
+    let secs = |us: u64| us as f64 / 1e6;
+    let times = Scale::of_secs(bars.iter().map(|bar| secs(bar.value_us)));
+    let cpus = Scale::of_secs(bars.iter().filter_map(|bar| bar.ru_us).map(secs));
     // Nothing has a share of no time.
     let share = |us: u64| formatting::percent(100.0 * us as f64 / time_us as f64);
     let mut heads = vec![
@@ -204,9 +207,9 @@ fn waterfall(
             }
             @if by.is_some() { td { (formatting::count(bar.timers as u64)) } }
             td { (formatting::count(bar.hits)) }
-            td { (formatting::micros(bar.value_us)) }
+            td { (times.text(secs(bar.value_us))) }
             td { @if time_us > 0 { (share(bar.value_us)) } @else { span.none { (formatting::UNKNOWN) } } }
-            td { @match bar.ru_us { Some(us) => (formatting::micros(us)), None => span.none { (formatting::UNKNOWN) } } }
+            td { @match bar.ru_us { Some(us) => (cpus.text(secs(us))), None => span.none { (formatting::UNKNOWN) } } }
             td.fall { (fall(bar, palette.colour(&bar.tags), time_us, whole_us)) }
         }
     };
@@ -367,5 +370,9 @@ mod tests {
         let page = waterfall(&address, 3_000_000, &timers, None, 0).into_string();
         assert_has!(page => "50.0 %");
         assert_lacks!(page => "more than");
+        // A column has one unit.
+        let timers = [timer(1_500_000, &[]), timer(250_000, &[])];
+        let page = waterfall(&address, 3_000_000, &timers, None, 0).into_string();
+        assert_has!(page => ">1.50 s</td>", ">0.25 s</td>");
     }
 }

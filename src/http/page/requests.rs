@@ -183,7 +183,7 @@ fn rows(requests: Box<dyn Table>, order: &str, known: &[&str], time: &Time) -> M
     let mut ranking = Ranking::made(requests, Vec::new(), "raw_requests", "");
     ranking.columns.retain(|column| !known.contains(&column.name.as_str()));
     ranking.fit(&(0..count).collect::<Vec<_>>());
-    let hint = format!("When it was received, by the clocks of {}", time.zone());
+    let hint = format!("When it was received, in the time zone {}", time.zone());
     let mut heads = vec![Head::text("Received").class("when").hint(&hint)];
     heads.extend(ranking.heads(&ranking.columns, None));
     let cells = |row| {

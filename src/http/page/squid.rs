@@ -5,12 +5,14 @@
 //! numbers are this daemon's, also where the address asks for the fleet.
 
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
 
+use ahash::RandomState;
 use maud::{Markup, html};
 
-use super::columns::Column;
-use super::formatting::{self, Name};
+use super::columns::{Column, Show};
+use super::formatting::{self, Name, Scale};
 use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
@@ -113,6 +115,19 @@ fn if_there<T>(answer: Result<T, QueryError>) -> Result<Option<T>, QueryError> {
     }
 }
 
+/// By names: a page may add up 100,000 rows.
+type ByKey<K, V> = HashMap<K, V, RandomState>;
+
+/// The first [`ROWS`] in this order.
+fn first_rows<T>(mut all: Vec<T>, order: impl Fn(&T, &T) -> Ordering) -> Vec<T> {
+    if all.len() > ROWS {
+        all.select_nth_unstable_by(ROWS, &order);
+        all.truncate(ROWS);
+    }
+    all.sort_by(order);
+    all
+}
+
 /// Rows of a report.
 struct Found {
     ranking: Ranking,
@@ -166,7 +181,7 @@ impl Found {
     }
 
     /// The rows by their keys.
-    fn by_keys<const N: usize>(&self) -> HashMap<[Cow<'_, str>; N], usize> {
+    fn by_keys<const N: usize>(&self) -> ByKey<[Cow<'_, str>; N], usize> {
         self.rows.iter().map(|row| (self.keys(*row), *row)).collect()
     }
 }
@@ -241,11 +256,16 @@ fn count(number: Option<f64>) -> Markup {
     cell(number, |number| formatting::count(number as u64))
 }
 
+/// A time of a row as a cell.
+fn time(report: Option<&Found>, row: Option<usize>, name: &str) -> Markup {
+    let column = report.and_then(|it| it.ranking.columns.iter().find(|it| it.name == name));
+    let number = report.zip(row).and_then(|(it, row)| it.ranking.number(name, row));
+    cell(number, |secs| Show::Secs.text_in(column.and_then(|it| it.scale), secs))
+}
+
 /// Median and 95th percentile of a row's times, as cells.
 fn times(report: Option<&Found>, row: Option<usize>) -> Markup {
-    let found = report.zip(row);
-    let time = |column| found.and_then(|(it, row)| it.ranking.number(column, row));
-    html! { @for column in ["timer_median", "p95"] { (cell(time(column), formatting::secs)) } }
+    html! { @for name in ["timer_median", "p95"] { (time(report, row, name)) } }
 }
 
 /// The time of the rows with the same first key: in all, and by bottleneck.
@@ -261,7 +281,7 @@ fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem>
     let rows = all(view, report, "timer_value")?.map(|found| {
         let times = found.ranking.numbers("timer_value");
         let mut sets: BTreeMap<Cow<'_, str>, f64> = BTreeMap::new();
-        let mut groups: HashMap<Cow<'_, str>, Group<'_>> = HashMap::new();
+        let mut groups: ByKey<Cow<'_, str>, Group<'_>> = ByKey::default();
         for row in &found.rows {
             let [group, set] = found.keys(*row);
             let time = times(*row).unwrap_or(0.0);
@@ -273,14 +293,13 @@ fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem>
         let mut sets: Vec<(Cow<'_, str>, f64)> = sets.into_iter().collect();
         sets.sort_by(|(_, a), (_, b)| b.total_cmp(a));
         let named = sets.get(..SETS).unwrap_or(&sets);
-        let mut groups: Vec<_> = groups.into_iter().collect();
-        groups.sort_by(|(a_name, a), (b_name, b)| {
+        let groups = first_rows(groups.into_iter().collect(), |(a_name, a), (b_name, b)| {
             b.all.total_cmp(&a.all).then_with(|| a_name.cmp(b_name))
         });
-        groups.truncate(ROWS);
         let mut heads = vec![Head::hidden("Name"), Head::number("Time")];
         heads.extend(named.iter().map(|(set, _)| Head::number(formatting::visible(set))));
         heads.extend((sets.len() > SETS).then(|| Head::number("others")));
+        let scale = Scale::of_secs(groups.iter().map(|(_, of)| of.all));
         let cells = groups.iter().map(|(group, of)| {
             let share =
                 |time: f64| formatting::percent(100.0 * time / of.all.max(f64::MIN_POSITIVE));
@@ -288,7 +307,7 @@ fn shares(view: &View<'_>, report: &str, title: &str) -> Result<Markup, Problem>
             let others: f64 = sets.iter().skip(SETS).filter_map(|(set, _)| known(set)).sum();
             html! {
                 (name(group))
-                td { (formatting::secs(of.all)) }
+                td { (scale.text(of.all)) }
                 @for (set, _) in named { (cell(known(set), share)) }
                 @if sets.len() > SETS { (cell(Some(others), share)) }
             }
@@ -305,7 +324,7 @@ fn activities(view: &View<'_>) -> Result<Markup, Problem> {
         let firsts = first.as_ref().map(Found::by_keys).unwrap_or_default();
         let heads = vec![
             Head::hidden("Activity"),
-            Head::number("Times"),
+            Head::number("Count"),
             Head::number("First byte p50").hint("From its start to its first bytes: median"),
             Head::number("p95").hint("From its start to its first bytes: 95th percentile"),
             Head::number("Total p50").hint("From its start to its end: median"),
@@ -375,7 +394,7 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
     let longest = largest(view, "squid_resident", "hit_count", None, LOOKED_UP)?;
     let times = longest.as_ref().map(Found::by_keys).unwrap_or_default();
     let resident = all(view, "squid_resident", "hit_count")?;
-    let mut residents: HashMap<[Cow<'_, str>; 2], f64> = HashMap::new();
+    let mut residents: ByKey<[Cow<'_, str>; 2], f64> = ByKey::default();
     if let Some(found) = &resident {
         let hits = found.ranking.numbers("hit_count");
         for row in &found.rows {
@@ -384,7 +403,8 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
     }
     let rows = all(view, "squid_objects", "req_count")?.map(|found| {
         let counts = found.ranking.numbers("req_count");
-        let mut objects: HashMap<[Cow<'_, str>; 2], Object> = HashMap::new();
+        let mut objects: ByKey<[Cow<'_, str>; 2], Object> =
+            ByKey::with_capacity_and_hasher(found.rows.len(), RandomState::new());
         for row in &found.rows {
             let [server, path, code] = found.keys(*row);
             // Those that did not fit are no object: how many of them are hits is not known.
@@ -400,9 +420,8 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
                 _ => {}
             }
         }
-        let mut objects: Vec<_> = objects.into_iter().collect();
         let hits = |it: &Object| it.memory + it.disk;
-        objects.sort_by(|(a_key, a), (b_key, b)| {
+        let objects = first_rows(objects.into_iter().collect(), |(a_key, a), (b_key, b)| {
             let by_hits = hits(b).total_cmp(&hits(a)).then(b.all.total_cmp(&a.all));
             by_hits.then_with(|| a_key.cmp(b_key))
         });
@@ -415,18 +434,16 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
             Head::number("In memory for")
                 .hint("For how long it was in memory when it was asked for: median"),
         ];
-        let cells = objects.iter().take(ROWS).map(|(place, object)| {
+        let cells = objects.iter().map(|(place, object)| {
             // A hit in a log of 1997 with a time in memory came from there.
             let moved = residents.get(place).map_or(0.0, |hits| hits.min(object.disk));
-            let since = longest.as_ref().zip(times.get(place));
-            let since = since.and_then(|(it, row)| it.ranking.number("timer_median", *row));
             html! {
                 (name(&place[0]))
                 td.key { (Name(&place[1])) }
                 (count(Some(object.all)))
                 (count(Some(object.memory + moved)))
                 (count(Some(object.disk - moved)))
-                (cell(since, formatting::secs))
+                (time(longest.as_ref(), times.get(place).copied(), "timer_median"))
             }
         });
         (heads, cells.collect())
@@ -437,6 +454,15 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_rows_are_those_of_all_in_order() {
+        let all: Vec<u32> = (0..100).map(|number| number * 37 % 101).collect();
+        let mut sorted = all.clone();
+        sorted.sort_unstable();
+        assert_eq!(first_rows(all, u32::cmp), sorted[..ROWS]);
+        assert_eq!(first_rows(vec![3, 1], u32::cmp), [1, 3]);
+    }
 
     #[test]
     fn only_a_report_that_is_not_there_is_called_so() {

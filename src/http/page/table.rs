@@ -144,7 +144,7 @@ fn labelled(row: &Markup, heads: &[Head]) -> Markup {
 }
 
 /// The width of a letter of a cell, in the wider ones of the fonts of the style sheet.
-const fn letter_px(letter: char) -> usize {
+pub(super) const fn letter_px(letter: char) -> usize {
     match letter {
         ' ' | '.' | ',' | ':' | ';' | '/' | '|' | '\'' | '!' | 'i' | 'j' | 'l' => 5,
         '-' | 'f' | 'r' | 't' => 6,

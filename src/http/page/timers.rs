@@ -61,7 +61,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let groups = timer_groups::find(view, search)?;
     let main = html! {
         h1 { "Timers" }
-        p { a href=(view.time.link("/calls", [])) { "Calls per request: which scripts do the same too often" } }
+        p { a href=(view.time.link("/calls", [])) { "Calls per request: which scripts repeat the same call too often" } }
         (form(&params, &keys, &groups, &view.time))
         div #timers data-live {
             (remarks(&groups.partial, &view.time))

@@ -42,7 +42,7 @@ for (const cell of document.querySelectorAll('th, td')) {
   const over = Math.max(b.left - a.left, a.right - b.right);
   if (a.width && !cell.querySelector('svg') && over > 1) say('out of its cell:', cell, over);
 }
-// A name gives way only where no other column of its table has room to spare; what wraps may be as wide as it likes.
+// A name gives way only where no other column of its table has room to spare.
 for (const table of document.querySelectorAll('table')) {
   const cut = [...table.querySelectorAll('.cut > span')].find((it) => shown(it) && it.scrollWidth > it.clientWidth + 1);
   const row = cut && getComputedStyle(cut.closest('tr'));
@@ -54,7 +54,10 @@ for (const table of document.querySelectorAll('table')) {
     range.selectNodeContents(cell);
     const style = getComputedStyle(cell);
     const inner = box(cell).width - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
-    const left = cell.matches('.text') ? 0 : inner - range.getBoundingClientRect().width;
+    const text = range.getBoundingClientRect();
+    // What wraps may be as wide as it likes.
+    const wraps = cell.matches('.text') && text.height > 1.9 * parseFloat(style.lineHeight);
+    const left = wraps ? 0 : inner - text.width;
     spare.set(cell.cellIndex, Math.min(left, spare.get(cell.cellIndex) ?? left));
   }
   const room = Math.max(0, ...spare.values());
@@ -64,6 +67,19 @@ for (const table of document.querySelectorAll('table')) {
   for (const span of table.querySelectorAll('tbody .key:not(.text, .pairs) .cut > span')) {
     const gap = Math.max(...names) - box(span.closest('.key')).width;
     if (span.scrollWidth > span.clientWidth + 1 && gap > 80) say('cut beside a wider name:', span.parentElement, gap);
+  }
+}
+// Numbers of a column have one unit, but for those that would be too long in it.
+const sizes = { '\u00b5s': 1e-6, ms: 1e-3, s: 1, h: 3600, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
+for (const table of document.querySelectorAll('.wide table')) {
+  const columns = Map.groupBy(table.querySelectorAll('tbody td'), (cell) => cell.cellIndex);
+  for (const cells of columns.values()) {
+    const found = cells.map((it) => it.textContent.match(/^[+\u2212]?([\d,.]+) (\u00b5s|ms|s|h|B|KiB|MiB|GiB)(?![\w/])/)).filter(Boolean);
+    const least = Math.min(...found.map(([, , unit]) => sizes[unit]));
+    for (const [text, number, unit] of found) {
+      const inLeast = Number(number.replaceAll(',', '')) * sizes[unit] / least;
+      if (sizes[unit] > least && inLeast < 99000) say('another unit, ' + text + ':', cells[0].closest('table'), inLeast);
+    }
   }
 }
 for (const table of document.querySelectorAll('table')) apart([...table.querySelectorAll('th, td, caption')], 'cell');

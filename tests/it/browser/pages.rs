@@ -198,11 +198,12 @@ fn short_names_beside_a_long_one_are_whole() {
 
 /// Names as they come: of a front controller, without a place to break, wide, in another script.
 #[cfg(feature = "sql")]
-const NAMES: [&str; 6] = [
+const NAMES: [&str; 7] = [
     "/a",
     "/var/www/vhosts/shop.example.com/httpdocs/public/index.php/cart/list",
     "/looooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooooong",
     "/UPPER/CASE/LETTERS/ARE/WIDER/THAN/OTHERS/CHECKOUT.PHP",
+    "/WWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWWW",
     "/\u{5e97}\u{8217}/\u{5546}\u{54c1}\u{8a73}\u{7d30}\u{30da}\u{30fc}\u{30b8}/\u{30ab}\u{30fc}\u{30c8}\u{306b}\u{5165}\u{308c}\u{308b}.php",
     "/\u{43a}\u{430}\u{442}\u{430}\u{43b}\u{43e}\u{433}/\u{442}\u{43e}\u{432}\u{430}\u{440}\u{44b}/\u{43f}\u{43e}\u{438}\u{441}\u{43a}.php",
 ];

@@ -45,7 +45,7 @@ impl History<'_> {
                         @else { span { (formatting::counted(map.total, counted)) } }
                         @if map.total > 0 {
                             span { "a column is " (formatting::roughly(map.step as f64)) }
-                            span { "strongest colour: from " (formatting::count(map.high())) " in a cell on" }
+                            span { "strongest colour: " (formatting::count(map.high())) " or more in a cell" }
                         }
                         @if map.columns.contains(&None) { span { "hatched: not known" } }
                         @if errors > 0 { span { "on top: " (formatting::counted(errors, "error")) } }

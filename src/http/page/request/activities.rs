@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::palette::Palette;
 use super::{axis, track};
-use crate::http::page::formatting;
+use crate::http::page::formatting::{self, Scale};
 use crate::http::page::table::{Head, table};
 use crate::input::squid::activity::{Activity, Measure, Measures, State};
 use crate::query::answer::TimerDetail;
@@ -58,8 +58,8 @@ fn run(at: usize, measures: &Measures, time_us: u64) -> Option<(u64, u64, u64)> 
 }
 
 /// A time that may be unknown, as a cell.
-fn time(us: Option<u64>) -> Markup {
-    html! { @match us { Some(us) => (formatting::micros(us)), None => span.none { (formatting::UNKNOWN) } } }
+fn time(scale: Scale, us: Option<u64>) -> Markup {
+    html! { td { @match us { Some(us) => (scale.text(us as f64 / 1e6)), None => span.none { (formatting::UNKNOWN) } } } }
 }
 
 fn remark(known: &Measure) -> Markup {
@@ -91,6 +91,10 @@ pub(super) fn waterfall(time_us: u64, measures: &Measures, timers: &[TimerDetail
         Head::number("Time").hint("From its start to its end"),
         axis(whole_us),
     ];
+    let times: [fn(&Measure) -> Option<u64>; 3] =
+        [|it| it.start_us, |it| it.first_delay_us, |it| it.total_us];
+    let secs = |us: u64| us as f64 / 1e6;
+    let times = times.map(|of| (of, Scale::of_secs(measures.iter().filter_map(of).map(secs))));
     let scaled = |us: u64| 1000.0 * us as f64 / whole_us.max(1) as f64;
     let cells = Activity::ALL.iter().zip(measures).zip(&runs);
     let cells = cells.map(|((activity, known), run)| {
@@ -108,9 +112,7 @@ pub(super) fn waterfall(time_us: u64, measures: &Measures, timers: &[TimerDetail
         html! {
             th.key scope="row" { span.tag { (activity.name()) } }
             td.key { (remark(known)) }
-            td { (time(known.start_us)) }
-            td { (time(known.first_delay_us)) }
-            td { (time(known.total_us)) }
+            @for (of, scale) in times { (time(scale, of(known))) }
             td.fall { (track(scaled(time_us), bars)) }
         }
     });
@@ -127,7 +129,7 @@ pub(super) fn waterfall(time_us: u64, measures: &Measures, timers: &[TimerDetail
                     "This format tells how long activities took, not when they began: they stand one after the other. Times are as fine \
                      as Squid's own clock, which it reads once for each turn of its loop, and milliseconds today."
                 } @else {
-                    "This format tells nothing of activities, or there were none."
+                    "The log format has no activities, or this request had none."
                 }
             }
             div #waterfall { (table("Waterfall", html! { span.hidden { "Activities of the request" } }, heads, cells, "")) }
