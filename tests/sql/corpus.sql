@@ -445,6 +445,12 @@ SELECT LEFT(hostname, 3) AS h, COUNT(*) FROM request GROUP BY h HAVING h = 'web'
 SELECT status DIV 1000 AS hostname, COUNT(*) FROM request GROUP BY hostname
 SELECT status DIV 1000 AS hostname, COUNT(*) FROM request GROUP BY hostname HAVING hostname = 'web1'
 SELECT COALESCE(hostname, 'all') AS hostname, COUNT(*) FROM request GROUP BY hostname WITH ROLLUP
+SELECT 'all' AS hostname, COUNT(*) FROM request GROUP BY hostname HAVING hostname = 'web1'
+SELECT IF(a.id > 2, 'x', 'y') AS hostname, COUNT(*) FROM request a JOIN tag b ON a.id = b.id GROUP BY hostname HAVING hostname <> 'web1'
+~SELECT *, SUM(req_count) AS req_count FROM report_by_hostname GROUP BY hostname
+SELECT *, -id AS name FROM tag ORDER BY 1 LIMIT 2
+SELECT 5 AS id, t.* FROM tag t ORDER BY t.id LIMIT 2
+~SELECT * FROM (SELECT *, 1 AS one FROM tag) x
 SELECT -status AS status FROM request ORDER BY status + 0, id LIMIT 5
 SELECT -status AS status FROM request ORDER BY -status, id LIMIT 5
 SELECT -status AS status, id FROM request ORDER BY status, id LIMIT 5

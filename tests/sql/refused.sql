@@ -5,7 +5,6 @@ read-only: DELETE FROM request WHERE 1 = 0
 read-only: ALTER TABLE report_by_hostname COMMENT = 'x'
 variables inside of a SELECT: SELECT @x := 1
 INTO: SELECT 1 INTO @x
-GROUP BY: SELECT * FROM request GROUP BY hostname
 DISTINCT: SELECT DISTINCT hostname FROM request ORDER BY id
 md5: SELECT MD5('a')
 sha2: SELECT SHA2('a', 256)

@@ -2,16 +2,16 @@
 //!
 //! On the way down (`names`) values replace placeholders and columns get their names; on the way up
 //! functions and operators become those of `functions`, and a SELECT is adapted where MySQL accepts
-//! more than the standard (`select`). Joins by USING are done before (`joins`). Tables get their database. Types are not known here; see
-//! `coercion` for those.
+//! more than the standard (`select`). What needs the columns of tables is done before (`columns`). Tables
+//! get their database. Types are not known here; see `coercion` for those.
 
 mod aggregates;
 mod aliases;
 mod build;
 mod calls;
+mod columns;
 mod conditions;
 mod expressions;
-mod joins;
 mod names;
 mod on;
 mod patterns;
@@ -26,10 +26,8 @@ use datafusion::sql::sqlparser::ast::{
     Select, Statement, TableAlias, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 
-pub(crate) use self::aliases::{groups_by_alias, is_not_grouped};
-pub(in crate::sql) use self::joins::has_one as joins_by_name;
-pub(crate) use self::joins::write_out as write_out_joins;
-pub(crate) use self::names::{ColumnNames, is_clash, make_aliases_unique, mixes_star_and_aliases};
+pub(crate) use self::columns::write_out as write_out_columns;
+pub(crate) use self::names::ColumnNames;
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::{NO_DATABASE, SqlError};
