@@ -19,8 +19,8 @@ use crate::sql::session::Literal;
 /// Functions that may be called without parentheses.
 const BARE: [&str; 4] = ["utc_date", "utc_time", "utc_timestamp", "current_user"];
 
-/// Separates the name of a column from a suffix that makes it unique in the plan.
-const MARK: char = '\u{1}';
+/// Separates a name from a suffix that makes it unique in the plan.
+pub(super) const MARK: char = '\u{1}';
 
 /// MySQL's names of columns, by their names in the plan.
 pub(crate) type ColumnNames = HashMap<String, String>;

@@ -19,7 +19,7 @@ use super::aliases::{self, aliased, named, replace};
 use super::build::{binary, call, number, take};
 use super::conditions::as_condition;
 use super::expressions::is_number;
-use super::{READ_ONLY, column_name, group_expressions, lower, lower_join, on};
+use super::{READ_ONLY, column_name, group_expressions, lower, lower_join};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
@@ -95,9 +95,6 @@ fn one(
             select.from.len()
         )));
     }
-    let asked = on::take_queries(&mut select.from)?;
-    let conditions = select.selection.take().into_iter().chain(asked);
-    select.selection = conditions.reduce(|all, one| binary(all, BinaryOperator::And, one));
     for from in &mut select.from {
         for join in &mut from.joins {
             lower_join(&mut join.join_operator);
