@@ -164,10 +164,7 @@ impl From<DataFusionError> for SqlError {
             DataFusionError::NotImplemented(what)
                 if what.starts_with("Physical plan does not support") =>
             {
-                Self::not_supported(
-                    "this sub-query: IN and EXISTS belong into WHERE, HAVING or ON, and one that looks \
-                     at the row around it compares by =",
-                )
+                Self::misplaced_query()
             }
             DataFusionError::NotImplemented(what) if what.starts_with("Conflicting ordering") => {
                 Self::not_supported("GROUP_CONCATs in different orders in one SELECT")
@@ -203,6 +200,13 @@ impl SqlError {
     /// The error of a number in this clause that is the position of no column.
     pub(super) fn no_such_position(written: &str, clause: &str) -> Self {
         Self::no_such_column(format!("Unknown column '{written}' in '{clause}'"))
+    }
+
+    fn misplaced_query() -> Self {
+        Self::not_supported(
+            "this sub-query: IN and EXISTS belong into the list of SELECT, WHERE, HAVING or ON, and one \
+             that looks at the row around it compares by =",
+        )
     }
 
     /// The error of a call with more or fewer arguments than the function takes.
@@ -267,6 +271,9 @@ impl SqlError {
             return Self::not_supported(
                 "a sub-query that looks at the row around it in ORDER BY; select it and order by its name",
             );
+        }
+        if what.contains("subquery can only be used in") {
+            return Self::misplaced_query();
         }
         if what.starts_with("Invalid function") {
             return Self::no_such_function(what);

@@ -16,10 +16,7 @@ use futures::future::BoxFuture;
 use super::cancellation::{self, StatementGuard};
 use super::dialect::context::Context;
 use super::dialect::lex::Mode;
-use super::dialect::rewrite::{
-    ColumnNames, groups_by_alias, is_clash, is_not_grouped, make_aliases_unique,
-    mixes_star_and_aliases, rewrite, write_out_joins,
-};
+use super::dialect::rewrite::{ColumnNames, rewrite, write_out_columns};
 use super::dialect::tokens::Items;
 use super::digest;
 use super::engine::{Engine, Prepared};
@@ -238,30 +235,16 @@ impl Engine {
         items: &Items,
         mut context: Context<'_>,
     ) -> Result<Query, SqlError> {
-        let again = percentiles::are_named(&query)
-            || mixes_star_and_aliases(&query)
-            || groups_by_alias(&query);
-        let again = again.then(|| query.clone());
-        let (error, mut query) = match (self.plan_once(query, items, &mut context).await, again) {
-            (Err(error), Some(query)) => (error, query),
-            (planned, _) => return planned.map_err(|error| self.suggesting(error)),
-        };
-        if percentiles::is_lacking(&error) {
-            let database = context.session.database.as_deref();
-            percentiles::write_out(&mut query, &self.0.catalog, database);
+        let again = percentiles::are_named(&query).then(|| query.clone());
+        let mut planned = self.plan_once(query, items, &mut context).await;
+        if let (Err(error), Some(query)) = (&planned, again)
+            && percentiles::is_lacking(error)
+        {
             context.with_percentiles = true;
-        } else if is_clash(&error) {
-            make_aliases_unique(&mut query);
-        } else if is_not_grouped(&error) {
-            context.groups_are_columns = true;
-        } else {
-            return Err(self.suggesting(error));
+            context.sleep.set(0.0);
+            planned = self.plan_once(query, items, &mut context).await;
         }
-        context.sleep.set(0.0);
-        let planned = self.plan_once(query, items, &mut context).await;
-        planned.map_err(|later| {
-            self.suggesting(if context.groups_are_columns { error } else { later })
-        })
+        planned.map_err(|error| self.suggesting(error))
     }
 
     /// Adds a suggestion to the error for a table that does not exist.
@@ -306,7 +289,9 @@ impl Engine {
     ) -> Result<Query, SqlError> {
         let database = context.session.database.as_deref();
         let columns_of = |database: &str, table: &str| self.columns_of(database, table);
-        let named_before = write_out_joins(&mut query, items, database, &columns_of)?;
+        // Percentiles are no columns of `*`.
+        let all_stars = context.with_percentiles;
+        let named_before = write_out_columns(&mut query, items, database, &columns_of, all_stars)?;
         let mut names = rewrite(&mut *query, items, context)?;
         names.extend(named_before);
         let statement = PlannedStatement::Statement(Box::new(ast::Statement::Query(query)));

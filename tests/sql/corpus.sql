@@ -217,6 +217,7 @@ SELECT HEX(CONCAT(script_name)), LENGTH(script_name), UPPER(hostname) FROM reque
 SELECT 'a|' LIKE 'a|' ESCAPE '|', 'a\\' LIKE 'a|' ESCAPE '|', 'a' LIKE 'a|' ESCAPE '|', 'a|' LIKE 'a||' ESCAPE '|', 'a%' LIKE 'a|%' ESCAPE '|', '|' LIKE '|' ESCAPE '|'
 
 # --- precedence, zeros and types of choices
+SELECT 5 BETWEEN 1 AND 2 BETWEEN 0 AND 1, 5 NOT BETWEEN 1 AND 2 BETWEEN 0 AND 1, 1 BETWEEN 0 AND 2 LIKE 2, 3 BETWEEN 1 AND 2 IN (2, 3), 1 BETWEEN 0 AND 1 = 1
 SELECT 2 > 1 IN (2), 2 > 1 NOT IN (2, 3), 2 > 1 LIKE '2', 2 > 1 NOT LIKE '1', 2 > 1 BETWEEN 2 AND 3, 2 > 1 REGEXP '2', 2 LIKE '2' = 1, 2 IN (2) = 1, 2 BETWEEN 1 AND 2 = 0, 3 <> 2 IS NULL, NOT 1 IN (2), 1 = 0 = 0
 SELECT COUNT(*), SUM(script_name LIKE '/a%' = 0), SUM(1 = status IN (200, 404)) FROM request WHERE hostname LIKE 'web%' = 1
 SELECT -3 ^ 2, ~0 / 2, ~1 & 7, -2 * -3, - -1, 7 - -3, BINARY 'a' = 'a', -(2 + 3)
@@ -278,7 +279,18 @@ SELECT s.status, r.id FROM report_by_status s RIGHT JOIN request r ON r.status =
 ~SELECT COUNT(DISTINCT request_id), COUNT(n) FROM (SELECT * FROM timer LEFT JOIN (SELECT id AS request_id, 1 AS n FROM request WHERE id < 9) a USING (request_id)) q
 ~SELECT request_id, COUNT(*) FROM (SELECT id AS request_id FROM request WHERE id < 5) a RIGHT JOIN timer USING (request_id) GROUP BY request_id HAVING request_id < 9
 SELECT hostname, b.hostname, a.n FROM (SELECT hostname, COUNT(*) n FROM request GROUP BY hostname) a NATURAL RIGHT JOIN (SELECT 'nowhere' hostname UNION ALL SELECT 'web1') b ORDER BY hostname
+# --- IN and EXISTS in what is selected
+SELECT EXISTS (SELECT 1), NOT EXISTS (SELECT 1 FROM request WHERE id < 0), 1 IN (SELECT 2), NULL IN (SELECT 1), 3 NOT IN (SELECT id FROM request), 1 IN (SELECT NULL), NULL IN (SELECT id FROM request WHERE id < 0), 1 + EXISTS (SELECT 1)
+SELECT id, id IN (SELECT request_id FROM timer WHERE hit_count > 1) a, EXISTS (SELECT 1 FROM timer t WHERE t.request_id = r.id AND t.value > 0.02) b, hostname NOT IN (SELECT NULLIF(hostname, 'web1') FROM request) c FROM request r ORDER BY id
+SELECT id, CASE WHEN EXISTS (SELECT 1 FROM timer t WHERE t.request_id = r.id AND t.hit_count > 1) THEN 'some' ELSE 'none' END x FROM request r ORDER BY x, id
+SELECT COUNT(*), MAX(id) IN (SELECT id FROM request), EXISTS (SELECT 1 FROM tag) FROM request
+SELECT SUM(x) FROM (SELECT id IN (SELECT id FROM tag) x FROM request) t
 # --- sub-queries in ON
+SELECT COUNT(*) FROM request r LEFT JOIN timer t ON EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.id)
+SELECT COUNT(*) FROM request r LEFT JOIN (timer t JOIN tag g ON EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.id)) ON t.request_id = r.id
+SELECT COUNT(*) FROM request r JOIN timer t ON EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.id) RIGHT JOIN tag g ON g.id = t.id
+~SELECT r.id, t.id FROM request r LEFT JOIN timer t ON t.request_id = r.id AND t.value > (SELECT AVG(x.value) FROM timer x WHERE x.request_id = t.request_id)
+~SELECT r.id, t.id FROM timer t RIGHT JOIN request r ON t.request_id = r.id AND t.id NOT IN (SELECT x.timer_id FROM timertag x WHERE x.timer_id = t.id AND x.value = 'db')
 ~SELECT r.id, t.id FROM request r JOIN timer t ON t.request_id = r.id AND EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.id AND x.value = 'db') WHERE r.id < 9
 ~SELECT r.id, t.id, g.name FROM request r JOIN timer t ON t.request_id = r.id AND t.id IN (SELECT x.timer_id FROM timertag x WHERE x.timer_id > r.id) LEFT JOIN tag g ON g.id = t.id AND g.id IN (SELECT tag_id FROM timertag)
 SELECT COUNT(*) FROM request r JOIN timer t ON EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.request_id) OR t.id = r.id
@@ -445,6 +457,13 @@ SELECT LEFT(hostname, 3) AS h, COUNT(*) FROM request GROUP BY h HAVING h = 'web'
 SELECT status DIV 1000 AS hostname, COUNT(*) FROM request GROUP BY hostname
 SELECT status DIV 1000 AS hostname, COUNT(*) FROM request GROUP BY hostname HAVING hostname = 'web1'
 SELECT COALESCE(hostname, 'all') AS hostname, COUNT(*) FROM request GROUP BY hostname WITH ROLLUP
+WITH a AS (SELECT 1 AS x) SELECT a.x, (WITH a AS (SELECT 7 AS x) SELECT a.x + 1 FROM a) y FROM a
+SELECT 'all' AS hostname, COUNT(*) FROM request GROUP BY hostname HAVING hostname = 'web1'
+SELECT IF(a.id > 2, 'x', 'y') AS hostname, COUNT(*) FROM request a JOIN tag b ON a.id = b.id GROUP BY hostname HAVING hostname <> 'web1'
+~SELECT *, SUM(req_count) AS req_count FROM report_by_hostname GROUP BY hostname
+SELECT *, -id AS name FROM tag ORDER BY 1 LIMIT 2
+SELECT 5 AS id, t.* FROM tag t ORDER BY t.id LIMIT 2
+~SELECT * FROM (SELECT *, 1 AS one FROM tag) x
 SELECT -status AS status FROM request ORDER BY status + 0, id LIMIT 5
 SELECT -status AS status FROM request ORDER BY -status, id LIMIT 5
 SELECT -status AS status, id FROM request ORDER BY status, id LIMIT 5

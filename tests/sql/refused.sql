@@ -5,7 +5,6 @@ read-only: DELETE FROM request WHERE 1 = 0
 read-only: ALTER TABLE report_by_hostname COMMENT = 'x'
 variables inside of a SELECT: SELECT @x := 1
 INTO: SELECT 1 INTO @x
-GROUP BY: SELECT * FROM request GROUP BY hostname
 DISTINCT: SELECT DISTINCT hostname FROM request ORDER BY id
 md5: SELECT MD5('a')
 sha2: SELECT SHA2('a', 256)
@@ -20,11 +19,10 @@ EXCEPT ALL: SELECT 1 EXCEPT ALL SELECT 2
 INTERSECT ALL: SELECT id FROM request INTERSECT ALL SELECT id FROM request
 ANY, SOME and ALL: SELECT id FROM request WHERE id > ANY (SELECT 1)
 rows IN: SELECT id FROM request WHERE (id, status) IN (SELECT id, status FROM request)
-IN and EXISTS: SELECT EXISTS (SELECT 1) FROM request
+IN and EXISTS: SELECT SUM(EXISTS (SELECT 1)) FROM request
+IN and EXISTS: SELECT id FROM request ORDER BY id IN (SELECT 3)
 LIMIT with an offset: SELECT COUNT(*) FROM request r WHERE EXISTS (SELECT 1 FROM timer t WHERE t.request_id = r.id LIMIT 1, 5)
-in ON: SELECT COUNT(*) FROM request r LEFT JOIN timer t ON EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.id)
-in ON: SELECT COUNT(*) FROM request r LEFT JOIN (timer t JOIN tag g ON EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.id)) ON t.request_id = r.id
-in ON: SELECT COUNT(*) FROM request r JOIN timer t ON EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.id) RIGHT JOIN tag g ON g.id = t.id
+in ON: SELECT COUNT(*) FROM request r LEFT JOIN timer t ON EXISTS (SELECT 1 FROM timertag x WHERE x.timer_id = t.id AND x.value = r.hostname)
 ORDER BY: SELECT id FROM request r ORDER BY (SELECT COUNT(*) FROM timer t WHERE t.request_id = r.id)
 alias inside an expression: SELECT hostname AS h, COUNT(*) FROM request GROUP BY LOWER(h)
 GROUP_CONCATs: SELECT GROUP_CONCAT(id ORDER BY id), GROUP_CONCAT(id ORDER BY req_time) FROM request

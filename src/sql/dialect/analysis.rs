@@ -32,7 +32,9 @@ use datafusion::optimizer::AnalyzerRule as _;
 use datafusion::optimizer::analyzer::resolve_grouping_function::ResolveGroupingFunction;
 
 use self::quotients::{calculated, called, is_rounded, unrounded, widened};
-use self::subqueries::{Total, beside_aggregates, refuse_limit, unknown_joined, unknown_rows};
+use self::subqueries::{
+    Total, asked_in_on, beside_aggregates, counted, refuse_limit, unknown_rows,
+};
 use super::coercion::{Class, MysqlOperators, OF_INTEGERS, call, class, double, is_binary, number};
 use crate::sql::cancellation;
 use crate::sql::functions::{self, BETWEEN, CASE, branch_type};
@@ -306,7 +308,10 @@ impl MysqlOperators {
         match plan {
             LogicalPlan::Union(union) => united(union),
             LogicalPlan::Filter(filter) => unknown_rows(filter),
-            LogicalPlan::Projection(shown) => beside_aggregates(shown),
+            LogicalPlan::Projection(shown) => counted(shown)?.transform_data(|plan| match plan {
+                LogicalPlan::Projection(shown) => beside_aggregates(shown),
+                other => Ok(Transformed::no(other)),
+            }),
             LogicalPlan::Sort(mut sort) if self.case_insensitive => {
                 let orders = sort.expr.iter_mut().map(|order| &mut order.expr);
                 fold(orders, sort.input.schema())?;
@@ -318,7 +323,7 @@ impl MysqlOperators {
             LogicalPlan::Join(join) => {
                 let keys = self.keys(join)?;
                 keys.transform_data(|plan| match plan {
-                    LogicalPlan::Join(join) => unknown_joined(join),
+                    LogicalPlan::Join(join) => asked_in_on(join),
                     other => Ok(Transformed::no(other)),
                 })
             }

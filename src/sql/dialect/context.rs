@@ -27,8 +27,6 @@ pub(crate) struct Context<'a> {
     pub(crate) sleep: Cell<f64>,
     /// Whether reports have their percentiles as columns.
     pub(crate) with_percentiles: bool,
-    /// Whether names in GROUP BY are columns where they are aliases, too.
-    pub(crate) groups_are_columns: bool,
 }
 
 impl<'a> Context<'a> {
@@ -49,7 +47,6 @@ impl<'a> Context<'a> {
             copies: Copies::default(),
             sleep: Cell::new(0.0),
             with_percentiles: false,
-            groups_are_columns: false,
         }
     }
 

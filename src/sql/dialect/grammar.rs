@@ -124,6 +124,10 @@ impl Dialect for Grammar {
         expr: &Expr,
         _precedence: u8,
     ) -> Option<Result<Expr, ParserError>> {
+        let negated = is_word(&parser.peek_token_ref().token, "NOT");
+        if is_word(&parser.peek_nth_token_ref(usize::from(negated)).token, "BETWEEN") {
+            return Some(self.between(parser, expr, negated));
+        }
         let op = match &parser.peek_token_ref().token {
             token if is_word(token, "DIV") => BinaryOperator::MyIntegerDivide,
             token if is_word(token, "MOD") => BinaryOperator::Modulo,
@@ -146,5 +150,23 @@ impl Dialect for Grammar {
             token if is_word(token, "MOD") => Some(Ok(self.prec_value(Precedence::MulDivModOp))),
             _ => None,
         }
+    }
+}
+
+impl Grammar {
+    /// `a BETWEEN b AND c`, of which `c` may be another one.
+    fn between(
+        &self,
+        parser: &mut Parser<'_>,
+        expr: &Expr,
+        negated: bool,
+    ) -> Result<Expr, ParserError> {
+        (0..=u8::from(negated)).for_each(|_| parser.advance_token());
+        let precedence = self.prec_value(Precedence::Between);
+        let low = parser.parse_subexpr(precedence)?;
+        parser.expect_keyword(Keyword::AND)?;
+        let high = parser.parse_subexpr(precedence - 1)?;
+        let [expr, low, high] = [expr.clone(), low, high].map(Box::new);
+        Ok(Expr::Between { expr, negated, low, high })
     }
 }

@@ -1,11 +1,11 @@
 //! Sub-queries that DataFusion does not join as MySQL answers them: IN with NULLs, of constants and of
 //! what depends on the row around it; those that find nothing; those that aggregate without GROUP
-//! BY what may be nothing; those for one row of an order; and those that refer to rows of an
-//! aggregate.
+//! BY what may be nothing; those for one row of an order; those that refer to rows of an aggregate;
+//! IN and EXISTS in what is selected; and those in ON that look at the row around them.
 
 use std::sync::Arc;
 
-use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, Result, ScalarValue};
 use datafusion::functions_aggregate::count::count_all;
 use datafusion::functions_aggregate::expr_fn::{first_value, nth_value};
@@ -13,7 +13,7 @@ use datafusion::logical_expr::expr::{Exists, InSubquery};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::{conjunction, disjunction, split_conjunction_owned};
 use datafusion::logical_expr::{
-    Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable as _, FetchType, Filter, Join,
+    Aggregate, BinaryExpr, Distinct, Expr, ExprSchemable as _, FetchType, Filter, Join, JoinType,
     LogicalPlan, LogicalPlanBuilder, Operator, Projection, SkipType, Subquery, lit, not, when,
 };
 
@@ -173,9 +173,7 @@ fn by_columns(mut query: Subquery) -> Result<(Subquery, bool)> {
 }
 
 fn filtered_by_columns(filter: Filter) -> Result<Transformed<LogicalPlan>> {
-    let is_query = |expr: &Expr| {
-        Ok(matches!(expr, Expr::ScalarSubquery(_) | Expr::InSubquery(_) | Expr::Exists(_)))
-    };
+    let is_query = |expr: &Expr| Ok(query_of(expr).is_some());
     let is_own = |side: &Expr| {
         let is_column = matches!(side, Expr::Column(_));
         !is_column && side.any_column_refs() && !side.contains_outer() && !side.is_volatile()
@@ -261,8 +259,64 @@ pub(super) fn unknown_rows(mut filter: Filter) -> Result<Transformed<LogicalPlan
     Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), condition.transformed))
 }
 
-/// The same in ON of an outer join.
-pub(super) fn unknown_joined(mut join: Join) -> Result<Transformed<LogicalPlan>> {
+/// Sub-queries in ON, where DataFusion lacks the row around them: what an inner join asks is asked of
+/// its rows, and what an outer join asks of the side that may be missing before it is joined.
+///
+/// # Errors
+/// [`SqlError::not_supported`] if one in an outer join looks at the side whose rows all stay.
+pub(super) fn asked_in_on(mut join: Join) -> Result<Transformed<LogicalPlan>> {
+    let Some(condition) = join.filter.take() else {
+        return Ok(Transformed::no(LogicalPlan::Join(join)));
+    };
+    let is_inner = join.join_type == JoinType::Inner;
+    let is_asked = |condition: &Expr| {
+        let is_query = |query: &Subquery| is_inner || !query.outer_ref_columns.is_empty();
+        condition.exists(|expr| Ok(query_of(expr).is_some_and(is_query))).unwrap_or(false)
+    };
+    let all = split_conjunction_owned(condition);
+    let (asked, others): (Vec<Expr>, Vec<Expr>) = all.into_iter().partition(is_asked);
+    join.filter = conjunction(others);
+    let Some(asked) = conjunction(asked) else {
+        return unknown_joined(join);
+    };
+    if is_inner {
+        let rows = Arc::new(LogicalPlan::Join(join));
+        return Ok(Transformed::yes(unknown_rows(Filter::try_new(asked, rows)?)?.data));
+    }
+    let (stays, side) = match join.join_type {
+        JoinType::Right => (&join.right, &mut join.left),
+        _ => (&join.left, &mut join.right),
+    };
+    let mut looks = join.join_type == JoinType::Full;
+    asked.apply(|expr| {
+        let outer = query_of(expr).into_iter().flat_map(|query| &query.outer_ref_columns);
+        for expr in outer.chain([expr]) {
+            if let Expr::Column(column) | Expr::OuterReferenceColumn(_, column) = expr {
+                looks |= stays.schema().has_column(column);
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    })?;
+    if looks {
+        let what = "a sub-query that looks at the row around it in ON of an outer join, but at the side that may be missing";
+        return Err(SqlError::not_supported(what).into());
+    }
+    *side = Arc::new(unknown_rows(Filter::try_new(asked, Arc::clone(side))?)?.data);
+    Ok(Transformed::yes(unknown_joined(join)?.data))
+}
+
+/// The sub-query that an expression is, or has beside a value.
+fn query_of(expr: &Expr) -> Option<&Subquery> {
+    match expr {
+        Expr::ScalarSubquery(query) => Some(query),
+        Expr::InSubquery(list) => Some(&list.subquery),
+        Expr::Exists(exists) => Some(&exists.subquery),
+        _ => None,
+    }
+}
+
+/// What [`unknown_rows`] does, in ON of an outer join.
+fn unknown_joined(mut join: Join) -> Result<Transformed<LogicalPlan>> {
     let Some(condition) = join.filter.take() else {
         return Ok(Transformed::no(LogicalPlan::Join(join)));
     };
@@ -285,7 +339,7 @@ fn with_unknown(condition: Expr, schema: &DFSchema) -> Result<Transformed<Expr>>
             return Ok(condition);
         }
         let done = condition.transform_up(|expr| match expr {
-            Expr::InSubquery(list) => found_or_unknown(list, schema).map(Transformed::yes),
+            Expr::InSubquery(list) => found_or_unknown(list, schema, false).map(Transformed::yes),
             other => Ok(Transformed::no(other)),
         })?;
         changed |= done.transformed;
@@ -296,27 +350,47 @@ fn with_unknown(condition: Expr, schema: &DFSchema) -> Result<Transformed<Expr>>
     Ok(Transformed::new_transformed(condition, changed))
 }
 
+/// IN and EXISTS in what is selected, which DataFusion has no join for: they are counted.
+pub(super) fn counted(mut shown: Projection) -> Result<Transformed<LogicalPlan>> {
+    let (schema, names) = (Arc::clone(shown.input.schema()), NamePreserver::new_for_projection());
+    let mut changed = false;
+    for item in &mut shown.expr {
+        let name = names.save(item);
+        let done = std::mem::take(item).transform_up(|expr| match expr {
+            Expr::InSubquery(list) => found_or_unknown(list, &schema, true).map(Transformed::yes),
+            Expr::Exists(Exists { subquery, negated }) => {
+                let found = any_row(subquery, true)?;
+                Ok(Transformed::yes(if negated { not(found) } else { found }))
+            }
+            other => Ok(Transformed::no(other)),
+        })?;
+        changed |= done.transformed;
+        *item = if done.transformed { name.restore(done.data) } else { done.data };
+    }
+    Ok(Transformed::new_transformed(LogicalPlan::Projection(shown), changed))
+}
+
 /// `x IN (SELECT y ...)` as three questions: is x there; if not, is a NULL there; and if x is NULL,
-/// is anything there.
-fn found_or_unknown(mut list: InSubquery, schema: &DFSchema) -> Result<Expr> {
+/// is anything there. With `counts` each is answered by a number of rows.
+fn found_or_unknown(mut list: InSubquery, schema: &DFSchema, counts: bool) -> Result<Expr> {
     let listed = Expr::Column(Column::from(list.subquery.subquery.schema().qualified_field(0)));
     let among = |condition: Expr, outer: Vec<Expr>| {
         let rows = LogicalPlanBuilder::from(Arc::clone(&list.subquery.subquery));
         let mut found = list.subquery.clone();
         found.subquery = Arc::new(rows.filter(condition)?.build()?);
         found.outer_ref_columns.extend(outer);
-        any_row(found)
+        any_row(found, counts)
     };
     let mut unknown = Vec::new();
     if list.subquery.subquery.schema().field(0).is_nullable() {
         unknown.push(among(listed.clone().is_null(), vec![])?);
     }
     if list.expr.nullable(schema)? {
-        unknown.push(list.expr.clone().is_null().and(any_row(list.subquery.clone())?));
+        unknown.push(list.expr.clone().is_null().and(any_row(list.subquery.clone(), counts)?));
     }
     let is_negated = std::mem::replace(&mut list.negated, false);
     let is_correlated = !list.subquery.outer_ref_columns.is_empty();
-    let found = if is_correlated || !list.expr.any_column_refs() {
+    let found = if counts || is_correlated || !list.expr.any_column_refs() {
         let mut outer = Vec::new();
         let expr = (*list.expr).clone().transform_up(|expr| match expr {
             Expr::Column(column) => {
@@ -342,8 +416,8 @@ fn found_or_unknown(mut list: InSubquery, schema: &DFSchema) -> Result<Expr> {
 }
 
 /// Whether a sub-query finds anything; counted once if it does not depend on the row around it.
-fn any_row(query: Subquery) -> Result<Expr> {
-    if !query.outer_ref_columns.is_empty() {
+fn any_row(query: Subquery, counts: bool) -> Result<Expr> {
+    if !counts && !query.outer_ref_columns.is_empty() {
         return Ok(Expr::Exists(Exists::new(query, false)));
     }
     let rows = LogicalPlanBuilder::from(Arc::clone(&query.subquery));

@@ -1,85 +1,18 @@
-//! What a name in a SELECT stands for: a column, or an alias of what is shown.
-//!
-//! A name in GROUP BY, and then in HAVING, is a column if there is one, or else an alias. Which
-//! columns there are is not known yet: a name is taken for a column where the statement shows that
-//! there is one, or where it fails otherwise.
+//! What an alias in a SELECT stands for. A name in GROUP BY or HAVING that is a column instead has
+//! its table already (`columns`).
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectNamePart, Query, Select, SelectItem, SetExpr, TableFactor, TableWithJoins,
-    Value, VisitMut, VisitorMut,
+    Expr, Ident, Query, Select, SelectItem, Value, VisitMut, VisitorMut,
 };
 
-use super::aggregates::{has, has_aggregate, is_aggregate_call};
+use super::aggregates::is_aggregate_call;
 use super::build::null;
-use super::{column_name, group_expressions, ident, to_flow};
+use super::to_flow;
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
-
-/// Whether the alias of an expression that is grouped by is the name of a column, too: the
-/// expression has the column, or is an aggregate.
-pub(super) fn shadows_column(expr: &Expr, name: &str) -> bool {
-    has_aggregate(expr) || uses_column(expr, name)
-}
-
-/// Whether an expression more than a column has a column of this name.
-pub(super) fn uses_column(expr: &Expr, name: &str) -> bool {
-    find_column(expr, name).is_some_and(|column| column != *expr)
-}
-
-/// The first column of this name in an expression.
-pub(super) fn find_column(expr: &Expr, name: &str) -> Option<Expr> {
-    let mut found = None;
-    has(expr, |part| {
-        let is_own = column_name(part).is_some_and(|it| it.value.eq_ignore_ascii_case(name));
-        if is_own {
-            found = Some(part.clone());
-        }
-        is_own
-    });
-    found
-}
-
-/// The column of the tables whose name is an alias, too; `None` if it may be of several tables.
-pub(super) fn column_behind(name: &str, meant: &Expr, from: &[TableWithJoins]) -> Option<Expr> {
-    if let Some(column @ Expr::CompoundIdentifier(_)) = find_column(meant, name) {
-        return Some(column);
-    }
-    match from {
-        [TableWithJoins { relation, joins }] if joins.is_empty() => {
-            Some(Expr::CompoundIdentifier(vec![table_name(relation)?.clone(), ident(name)]))
-        }
-        _ => None,
-    }
-}
-
-/// Whether GROUP BY names an alias of its SELECT, which may be the name of a column, too.
-pub(crate) fn groups_by_alias(query: &Query) -> bool {
-    let SetExpr::Select(select) = &*query.body else { return false };
-    let is_alias = |group: &Expr| {
-        let Expr::Identifier(name) = group else { return false };
-        let mut items = select.projection.iter().filter_map(aliased);
-        items.any(|(alias, _)| alias.value.eq_ignore_ascii_case(&name.value))
-    };
-    group_expressions(&select.group_by).iter().any(is_alias)
-}
-
-/// Whether a statement failed because what it shows is not grouped.
-pub(crate) fn is_not_grouped(error: &SqlError) -> bool {
-    error.message.contains("must be in GROUP BY")
-}
-
-/// The name by which columns refer to a table.
-fn table_name(table: &TableFactor) -> Option<&Ident> {
-    match table {
-        TableFactor::Table { alias: Some(alias), .. }
-        | TableFactor::Derived { alias: Some(alias), .. } => Some(&alias.name),
-        TableFactor::Table { name, .. } => name.0.last().and_then(ObjectNamePart::as_ident),
-        _ => None,
-    }
-}
 
 /// The alias of an item of a SELECT, and the expression behind it; `None` for `*`.
 pub(super) fn aliased(item: &SelectItem) -> Option<(&Ident, &Expr)> {

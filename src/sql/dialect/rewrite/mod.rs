@@ -2,34 +2,30 @@
 //!
 //! On the way down (`names`) values replace placeholders and columns get their names; on the way up
 //! functions and operators become those of `functions`, and a SELECT is adapted where MySQL accepts
-//! more than the standard (`select`). Joins by USING are done before (`joins`). Tables get their database. Types are not known here; see
-//! `coercion` for those.
+//! more than the standard (`select`). What needs the columns of tables is done before (`columns`). Tables
+//! get their database. Types are not known here; see `coercion` for those.
 
 mod aggregates;
 mod aliases;
 mod build;
 mod calls;
+mod columns;
 mod conditions;
 mod expressions;
-mod joins;
 mod names;
-mod on;
 mod patterns;
 mod select;
 mod types;
 
 use std::ops::ControlFlow;
-use std::slice;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, GroupByExpr, Ident, JoinConstraint, JoinOperator, ObjectName, ObjectNamePart, Query,
     Select, Statement, TableAlias, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 
-pub(crate) use self::aliases::{groups_by_alias, is_not_grouped};
-pub(in crate::sql) use self::joins::has_one as joins_by_name;
-pub(crate) use self::joins::write_out as write_out_joins;
-pub(crate) use self::names::{ColumnNames, is_clash, make_aliases_unique, mixes_star_and_aliases};
+pub(crate) use self::columns::write_out as write_out_columns;
+pub(crate) use self::names::ColumnNames;
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::{NO_DATABASE, SqlError};
@@ -127,9 +123,6 @@ impl VisitorMut for Rewriter<'_> {
     fn post_visit_table_factor(&mut self, table: &mut TableFactor) -> ControlFlow<SqlError> {
         // Joins in parentheses; those of a SELECT are done with it.
         if let TableFactor::NestedJoin { table_with_joins, .. } = table {
-            if let Err(error) = on::refuse_looking(slice::from_ref(&**table_with_joins)) {
-                return ControlFlow::Break(error);
-            }
             for join in &mut table_with_joins.joins {
                 lower_join(&mut join.join_operator);
             }
@@ -203,6 +196,7 @@ impl Rewriter<'_> {
             for table in &mut with.cte_tables {
                 lower_alias(&mut table.alias);
                 let name = table.alias.name.value.clone();
+                table.alias.name = ident(self.planned_name(self.levels.len(), &name));
                 level.names.push((name, with.recursive.then_some(1)));
             }
         }
@@ -211,10 +205,23 @@ impl Rewriter<'_> {
         limit.map_or(Ok(()), |limit| names::limits(limit, self.context))
     }
 
-    /// The number of tables behind a name, if a WITH defines it here.
-    fn tables_behind(&self, name: &str) -> Option<u64> {
-        let mut names = self.levels.iter().rev().flat_map(|level| &level.names);
-        names.find_map(|(own, tables)| tables.filter(|_| own == name))
+    /// If a WITH defines a name here, its name in the plan, and the number of tables behind it.
+    fn of_with(&self, name: &str) -> Option<(String, u64)> {
+        self.levels.iter().enumerate().rev().find_map(|(at, level)| {
+            let mut names = level.names.iter();
+            let tables = names.find_map(|(own, tables)| tables.filter(|_| own == name))?;
+            Some((self.planned_name(at, name), tables))
+        })
+    }
+
+    /// The name in the plan of one that the WITH of a level defines: DataFusion takes none that an
+    /// outer WITH has, too.
+    fn planned_name(&self, level: usize, name: &str) -> String {
+        let mut outer = self.levels[..level].iter().flat_map(|outer| &outer.names);
+        match outer.any(|(own, _)| own == name) {
+            true => format!("{name}{}{level}", names::MARK),
+            false => name.to_owned(),
+        }
     }
 
     fn table(&mut self, table: &mut TableFactor) -> Result<(), SqlError> {
@@ -232,15 +239,25 @@ impl Rewriter<'_> {
                 let own = parts.pop().unwrap_or_default();
                 let lower = own.to_lowercase();
                 let database = parts.pop();
-                let of_with = self.tables_behind(&lower).filter(|_| database.is_none());
+                let of_with = self.of_with(&lower).filter(|_| database.is_none());
                 if let Some(level) = self.levels.last_mut() {
-                    level.tables = level.tables.saturating_add(of_with.unwrap_or(1));
+                    let tables = of_with.as_ref().map_or(1, |(_, tables)| *tables);
+                    level.tables = level.tables.saturating_add(tables);
+                }
+                let alias_of = |name: String| TableAlias {
+                    explicit: true,
+                    name: ident(name),
+                    columns: Vec::new(),
+                    at: None,
+                };
+                if let Some((planned, _)) = of_with {
+                    if planned != lower {
+                        alias.get_or_insert_with(|| alias_of(lower));
+                    }
+                    *name = ObjectName::from(vec![ident(planned)]);
+                    return Ok(());
                 }
                 let database = match (database, &self.context.session.database) {
-                    (None, _) if of_with.is_some() => {
-                        *name = ObjectName::from(vec![ident(lower)]);
-                        return Ok(());
-                    }
                     (None, None) => return Err(SqlError::no_database(NO_DATABASE)),
                     (None, Some(database)) => database.clone(),
                     (Some(database), _) => database.to_lowercase(),
@@ -250,12 +267,7 @@ impl Rewriter<'_> {
                     false => own.to_owned(),
                 };
                 *name = ObjectName::from(vec![ident(CATALOG), ident(database), ident(own)]);
-                alias.get_or_insert_with(|| TableAlias {
-                    explicit: true,
-                    name: ident(lower),
-                    columns: Vec::new(),
-                    at: None,
-                });
+                alias.get_or_insert_with(|| alias_of(lower));
                 Ok(())
             }
             TableFactor::Derived { lateral: true, .. } => {

@@ -8,7 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value, WindowType,
 };
 
-use super::aliases::{find_column, uses_column};
+use super::aggregates::has;
 use super::build::{call, number, take, text};
 use super::{column_name, ident, lower};
 use crate::sql::dialect::context::Context;
@@ -19,8 +19,8 @@ use crate::sql::session::Literal;
 /// Functions that may be called without parentheses.
 const BARE: [&str; 4] = ["utc_date", "utc_time", "utc_timestamp", "current_user"];
 
-/// Separates the name of a column from a suffix that makes it unique in the plan.
-const MARK: char = '\u{1}';
+/// Separates a name from a suffix that makes it unique in the plan.
+pub(super) const MARK: char = '\u{1}';
 
 /// MySQL's names of columns, by their names in the plan.
 pub(crate) type ColumnNames = HashMap<String, String>;
@@ -41,7 +41,7 @@ pub(super) fn without_dual(select: &mut Select) {
     }
 }
 
-fn is_star(item: &SelectItem) -> bool {
+pub(super) fn is_star(item: &SelectItem) -> bool {
     matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..))
 }
 
@@ -77,52 +77,24 @@ pub(super) fn name_items(select: &mut Select, items: &Items, names: &mut ColumnN
     }
 }
 
-/// Whether a query selects `*` and more under names of their own.
-pub(crate) fn mixes_star_and_aliases(query: &Query) -> bool {
-    let SetExpr::Select(select) = &*query.body else { return false };
-    let named = |item: &SelectItem| matches!(item, SelectItem::ExprWithAlias { .. });
-    select.projection.iter().any(is_star) && select.projection.iter().any(named)
-}
-
-/// Whether a statement failed because two columns have one name.
-pub(crate) fn is_clash(error: &SqlError) -> bool {
-    error.code == 1052 || error.message.contains("unique expression names")
-}
-
-/// Makes the names of a query unique that are those of columns in its `*`.
-pub(crate) fn make_aliases_unique(query: &mut Query) {
-    rename_aliases(query, |_, _| true);
-}
-
 /// Renames what hides a column that is ordered by inside an expression: there, a name is that of
 /// the column, and that of an alias only if it stands alone.
 pub(super) fn reveal_ordered_columns(query: &mut Query) {
-    let SetExpr::Select(select) = &*query.body else { return };
-    let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &query.order_by else {
+    let SetExpr::Select(select) = &mut *query.body else { return };
+    let Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) = &mut query.order_by else {
         return;
     };
     // DISTINCT and HAVING can be ordered by selected columns only.
     if select.distinct.is_some() || select.having.is_some() {
         return;
     }
-    let orders = orders.iter().map(|order| &order.expr);
-    let orders = orders.filter(|expr| !matches!(expr, Expr::Identifier(_)));
-    let orders: Vec<Expr> = orders.cloned().collect();
-    rename_aliases(query, |alias, meant| {
-        uses_column(meant, alias) && orders.iter().any(|it| find_column(it, alias).is_some())
-    });
-}
-
-/// Gives some aliases names of their own, also where they are ordered by.
-fn rename_aliases(query: &mut Query, is_renamed: impl Fn(&str, &Expr) -> bool) {
-    let SetExpr::Select(select) = &mut *query.body else { return };
-    let orders = match &mut query.order_by {
-        Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) => orders.as_mut_slice(),
-        _ => &mut [],
-    };
     for (at, item) in select.projection.iter_mut().enumerate() {
         let SelectItem::ExprWithAlias { alias, expr } = item else { continue };
-        if !is_renamed(&alias.value, expr) {
+        let uses_it = |expr: &Expr| {
+            let is_it = |name: &Ident| name.value.eq_ignore_ascii_case(&alias.value);
+            column_name(expr).is_none() && has(expr, |part| column_name(part).is_some_and(is_it))
+        };
+        if !uses_it(expr) || !orders.iter().any(|order| uses_it(&order.expr)) {
             continue;
         }
         let unique = format!("{}{MARK}{at}", alias.value);

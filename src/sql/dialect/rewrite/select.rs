@@ -2,24 +2,24 @@
 //!
 //! MySQL names a column by the text of its expression, lets HAVING refer to aliases, and lets a
 //! SELECT with groups show columns that are not grouped (with the value of some row of the group;
-//! here, the first one). [`super::aliases`] finds out what a name stands for.
+//! here, the first one). [`super::aliases`] finds out what an alias stands for.
 
 use std::collections::HashMap;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, OrderBy, OrderByExpr, OrderByKind,
-    OrderByOptions, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, TableWithJoins,
+    BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, Ident, OrderBy, OrderByExpr,
+    OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier,
     UnaryOperator, Value, ValueWithSpan,
 };
 
 use super::aggregates::{
     check_concatenations, has_aggregate, is_aggregate, is_aggregate_call, misplaced,
 };
-use super::aliases::{self, aliased, column_behind, named, replace, shadows_column};
+use super::aliases::{self, aliased, named, replace};
 use super::build::{binary, call, number, take};
 use super::conditions::as_condition;
 use super::expressions::is_number;
-use super::{READ_ONLY, group_expressions, lower, lower_join, on};
+use super::{READ_ONLY, column_name, group_expressions, lower, lower_join};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
@@ -95,9 +95,6 @@ fn one(
             select.from.len()
         )));
     }
-    let asked = on::take_queries(&mut select.from)?;
-    let conditions = select.selection.take().into_iter().chain(asked);
-    select.selection = conditions.reduce(|all, one| binary(all, BinaryOperator::And, one));
     for from in &mut select.from {
         for join in &mut from.joins {
             lower_join(&mut join.join_operator);
@@ -115,7 +112,7 @@ fn one(
     if grouped {
         hide_numbers(&mut select.projection);
     }
-    let totals = roll_up(&mut select.group_by, &select.projection, &select.from)?;
+    let totals = roll_up(&mut select.group_by, &select.projection)?;
     if orders.is_empty() && select.distinct.is_none() {
         orders.extend(totals);
     }
@@ -235,7 +232,6 @@ fn numbered<'s>(expr: &Expr, columns: &'s [SelectItem]) -> Option<&'s Expr> {
 fn roll_up(
     group_by: &mut GroupByExpr,
     columns: &[SelectItem],
-    from: &[TableWithJoins],
 ) -> Result<Vec<OrderByExpr>, SqlError> {
     let GroupByExpr::Expressions(expressions, modifiers) = group_by else {
         return Err(SqlError::parse("GROUP BY ALL is not MySQL's"));
@@ -251,15 +247,15 @@ fn roll_up(
             let keys = keys.map(|expr| numbered(&expr, columns).cloned().unwrap_or(expr));
             let keys: Vec<Expr> = keys.collect();
             let orders = keys.iter().flat_map(|key| {
-                let mut items = columns.iter().filter_map(aliased);
-                let meant = items.find(|(alias, _)| is_name(key, &alias.value));
-                let meant =
-                    meant.and_then(|(alias, expr)| match shadows_column(expr, &alias.value) {
-                        true => column_behind(&alias.value, expr, from),
-                        false => Some(expr.clone()),
-                    });
-                let is_total = call("grouping", vec![meant.unwrap_or_else(|| key.clone())]);
-                let orders = [is_total, key.clone()];
+                let items = || columns.iter().filter_map(aliased);
+                let is_named = |name: &Ident| items().find(|(alias, _)| alias.value == name.value);
+                let named = column_name(key).and_then(is_named);
+                let meant = named.filter(|_| matches!(key, Expr::Identifier(_)));
+                let is_total = call("grouping", vec![meant.map_or(key, |it| it.1).clone()]);
+                // Ordered by what is shown of it.
+                let shown = items().find(|(_, expr)| *expr == key).or(named);
+                let shown = shown.map(|(alias, _)| Expr::Identifier(alias.clone()));
+                let orders = [is_total, shown.unwrap_or_else(|| key.clone())];
                 orders.map(|expr| OrderByExpr {
                     expr,
                     options: OrderByOptions::default(),
@@ -281,7 +277,7 @@ fn loosen(
     context: &Context<'_>,
 ) -> Result<(), SqlError> {
     let aliases = aliases::aliases(select);
-    let (mut grouped, mut columns) = (Vec::new(), HashMap::new());
+    let mut grouped = Vec::new();
     // ROLLUP (a, b)
     let each = group_expressions(&select.group_by).iter().flat_map(|expr| match expr {
         Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) => {
@@ -296,16 +292,7 @@ fn loosen(
             }
             Expr::Identifier(name) => {
                 grouped.push(expr.clone());
-                let name = &name.value;
-                let Some(meant) = aliases.get(name) else { continue };
-                // A column goes before an alias.
-                let is_column = context.groups_are_columns || shadows_column(meant, name);
-                match is_column {
-                    true => {
-                        columns.insert(name.clone(), column_behind(name, meant, &select.from));
-                    }
-                    false => grouped.push(meant.clone()),
-                }
+                grouped.extend(aliases.get(&name.value).cloned());
             }
             Expr::Nested(inner) => grouped.push((**inner).clone()),
             other => grouped.push(other.clone()),
@@ -327,14 +314,7 @@ fn loosen(
     }
     if let Some(mut condition) = select.having.take() {
         from_first_row(&mut condition, &grouped, &aliases)?;
-        let mut meant = aliases::aliases(select);
-        for (name, column) in columns {
-            match column {
-                Some(column) => meant.insert(name, column),
-                None => meant.remove(&name),
-            };
-        }
-        named(&mut condition, &meant, context)?;
+        named(&mut condition, &aliases::aliases(select), context)?;
         select.having = Some(condition);
     }
     Ok(())

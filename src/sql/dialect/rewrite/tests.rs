@@ -96,6 +96,10 @@ fn conditions_bind_more_tightly_than_comparisons() {
         "a IN (1, 2) = b" => "a IN (1, 2)", "b";
         "a < b BETWEEN 1 AND 2" => "a", "b BETWEEN 1 AND 2";
         "a BETWEEN 1 AND 2 <=> b" => "a BETWEEN 1 AND 2", "b";
+        "a = b BETWEEN 1 AND c NOT BETWEEN 3 AND d LIKE 4" =>
+            "a", "b BETWEEN 1 AND c NOT BETWEEN 3 AND d LIKE 4";
+        "a BETWEEN 1 AND b BETWEEN 2 AND 3 > c" =>
+            "a BETWEEN 1 AND b BETWEEN 2 AND 3", "c";
         "a = b | c" => "a", "b | c";
     ] {
         assert_eq!(sides(given), (left.to_owned(), right.to_owned()), "{given}");

@@ -1,10 +1,12 @@
-//! Joins by the names of columns: USING and NATURAL.
+//! What needs the columns of the tables: joins by their names, `*` beside other items, and a name in
+//! GROUP BY that is an alias, too.
 //!
-//! In MySQL the one column that such a join makes of two is that of the side whose rows all stay,
-//! and `*` begins with it. DataFusion takes that of the table whose name sorts first. So, before a
-//! statement is rewritten, these joins become joins by ON, each `*` over one is written out, and the
-//! column is named with its table. A name that stays without a table is ambiguous, which is an
-//! error and never another column.
+//! In MySQL the one column that USING and NATURAL make of two is that of the side whose rows all
+//! stay, and `*` begins with it. DataFusion takes that of the table whose name sorts first. So,
+//! before a statement is rewritten, these joins become joins by ON, and the column is named with
+//! its table. A name that stays without a table is ambiguous, which is an error and never another
+//! column. `*` is written out over such a join, over groups, and beside an alias, which may be the
+//! name of a column. A name in GROUP BY, and then in HAVING, is a column if there is one.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
@@ -17,8 +19,9 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::aggregates::is_aggregate_call;
+use super::aliases::aliased;
 use super::build::binary;
-use super::names::{ColumnNames, name_items, without_dual};
+use super::names::{ColumnNames, is_star, name_items, without_dual};
 use super::select::COLUMNS_MAX;
 use super::{group_expressions, ident};
 use crate::config::suggest;
@@ -45,7 +48,8 @@ pub(crate) type ColumnsOf<'a> = dyn Fn(&str, &str) -> Option<Vec<String>> + 'a;
 /// The names of the columns of a query; `None` if they are not known.
 type Known = Option<Vec<String>>;
 
-/// Replaces the joins by names of a query. Returns the names of the columns that it named.
+/// Writes out what needs the columns of a query's tables; with `all_stars` each `*`. Returns the names
+/// of the columns that it named.
 ///
 /// # Errors
 /// Fails if a column that is compared is not on both sides, or is not known.
@@ -54,15 +58,18 @@ pub(crate) fn write_out(
     items: &Items,
     database: Option<&str>,
     columns_of: &ColumnsOf<'_>,
+    all_stars: bool,
 ) -> Result<ColumnNames, SqlError> {
-    if Visit::visit(query, &mut Finds).is_continue() {
+    let needs_columns = |select: &Select| has_star(select, all_stars) || groups_by_alias(select);
+    if !any_select(query, needs_columns) {
         return Ok(ColumnNames::new());
     }
     let (with, names) = (Vec::new(), ColumnNames::new());
-    let mut joins = Joins { items, database, columns_of, with, names, is_lacking: false };
+    let mut joins =
+        Joins { items, database, columns_of, all_stars, with, names, is_lacking: false };
     joins.query(query, None)?;
     // Without one of its tables it cannot be planned.
-    if !joins.is_lacking && Visit::visit(query, &mut Finds).is_break() {
+    if !joins.is_lacking && any_select(query, |select| joins_by_name(&select.from)) {
         return Err(SqlError::not_supported(
             "USING and NATURAL beside a table whose columns have no names yet; use ON, or name them: `x (a, b)`",
         ));
@@ -71,10 +78,10 @@ pub(crate) fn write_out(
 }
 
 /// Whether a FROM joins by names; sub-queries in it do not count.
-pub(in crate::sql) fn has_one(from: &[TableWithJoins]) -> bool {
+fn joins_by_name(from: &[TableWithJoins]) -> bool {
     let within = |table: &TableFactor| match table {
         TableFactor::NestedJoin { table_with_joins, .. } => {
-            has_one(slice::from_ref(&**table_with_joins))
+            joins_by_name(slice::from_ref(&**table_with_joins))
         }
         _ => false,
     };
@@ -89,18 +96,38 @@ pub(in crate::sql) fn has_one(from: &[TableWithJoins]) -> bool {
     })
 }
 
-/// Breaks off at the first join by names.
-struct Finds;
+/// Whether the `*` of a SELECT has to be written out, if there is one.
+fn has_star(select: &Select, all_stars: bool) -> bool {
+    let has_alias = |item: &SelectItem| matches!(item, SelectItem::ExprWithAlias { .. });
+    let is_grouped = !group_expressions(&select.group_by).is_empty();
+    let needs_names = all_stars || is_grouped || select.projection.iter().any(has_alias);
+    joins_by_name(&select.from) || needs_names && select.projection.iter().any(is_star)
+}
 
-impl Visitor for Finds {
-    type Break = ();
+/// Whether GROUP BY names an alias of its SELECT, which may be the name of a column, too.
+fn groups_by_alias(select: &Select) -> bool {
+    let is_alias = |group: &Expr| {
+        let Expr::Identifier(name) = group else { return false };
+        let mut items = select.projection.iter().filter_map(aliased);
+        items.any(|(alias, _)| alias.value.eq_ignore_ascii_case(&name.value))
+    };
+    group_expressions(&select.group_by).iter().any(is_alias)
+}
 
-    fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
-        match has_one(&select.from) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
+/// Whether there is such a SELECT anywhere in a query.
+fn any_select(query: &Query, is_found: impl Fn(&Select) -> bool) -> bool {
+    struct Finds<F>(F);
+    impl<F: Fn(&Select) -> bool> Visitor for Finds<F> {
+        type Break = ();
+
+        fn pre_visit_select(&mut self, select: &Select) -> ControlFlow<()> {
+            match (self.0)(select) {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         }
     }
+    Visit::visit(query, &mut Finds(is_found)).is_break()
 }
 
 /// A column of a FROM.
@@ -160,11 +187,18 @@ impl Tables {
         }
     }
 
+    /// The one column of a name with its table, if there is one.
+    fn named(&self, name: &str) -> Option<Expr> {
+        let mut all = self.of_name(name);
+        let first = all.next().filter(|_| all.next().is_none());
+        first.map(Column::named)
+    }
+
     /// What a name without a table stands for, where joins made one column of two.
     fn common(&self) -> HashMap<String, Expr> {
         let common = self.shown.iter().filter(|column| column.is_common);
-        let unique = common.filter(|column| self.of_name(&column.name).count() == 1);
-        unique.map(|column| (column.name.to_lowercase(), column.named())).collect()
+        let named = |column: &Column| Some((column.name.to_lowercase(), self.named(&column.name)?));
+        common.filter_map(named).collect()
     }
 
     /// The columns of `*` or `table.*`; `None` for another item, or an unknown table.
@@ -194,6 +228,7 @@ struct Joins<'a> {
     items: &'a Items,
     database: Option<&'a str>,
     columns_of: &'a ColumnsOf<'a>,
+    all_stars: bool,
     /// The names of WITH that can be used, the innermost last, and their columns.
     with: Vec<(String, Known)>,
     names: ColumnNames,
@@ -255,8 +290,9 @@ impl Joins<'_> {
         orders: &mut [OrderByExpr],
     ) -> Result<Known, SqlError> {
         without_dual(select);
+        let has_star = has_star(select, self.all_stars);
+        let groups_by_alias = groups_by_alias(select);
         name_items(select, self.items, &mut self.names);
-        let is_by_name = has_one(&select.from);
         let mut tables = Some(Tables::default());
         for from in &mut select.from {
             let more = self.tables(from)?;
@@ -276,23 +312,29 @@ impl Joins<'_> {
             _ => false,
         };
         // In HAVING an alias goes before a column, unless that is grouped by.
-        let groups = group_expressions(&select.group_by);
-        let is_grouped = |alias: &String| {
-            let is_it = |name: &Ident| name.value.to_lowercase() == *alias;
-            groups.iter().any(|expr| matches!(expr, Expr::Identifier(name) if is_it(name)))
-        };
+        let groups = group_expressions(&select.group_by).iter().filter_map(|expr| match expr {
+            Expr::Identifier(name) => Some(name.value.to_lowercase()),
+            _ => None,
+        });
+        let groups: Vec<String> = groups.collect();
         let not_grouped: Vec<String> =
-            aliases.iter().filter(|alias| !is_grouped(alias)).cloned().collect();
+            aliases.iter().filter(|alias| !groups.contains(alias)).cloned().collect();
+        let mut grouped = common.clone();
+        if let Some(tables) = tables.as_ref().filter(|_| groups_by_alias) {
+            let groups = groups.into_iter().filter(|name| aliases.contains(name));
+            grouped
+                .extend(groups.filter_map(|name| tables.named(&name).map(|column| (name, column))));
+        }
         self.rename(&mut select.projection, &common, &[])?;
         self.rename(&mut select.selection, &common, &[])?;
-        self.rename(&mut select.group_by, &common, &[])?;
-        self.rename(&mut select.having, &common, &not_grouped)?;
+        self.rename(&mut select.group_by, &grouped, &[])?;
+        self.rename(&mut select.having, &grouped, &not_grouped)?;
         self.rename(&mut select.named_window, &common, &[])?;
         for order in orders.iter_mut().filter(|order| !is_alias(&order.expr)) {
             self.rename(&mut order.expr, &common, &[])?;
         }
         let behind = |item: &SelectItem| tables.as_ref().and_then(|tables| tables.behind(item));
-        if is_by_name {
+        if has_star {
             let mut written = Vec::with_capacity(select.projection.len());
             for item in std::mem::take(&mut select.projection) {
                 match behind(&item) {
