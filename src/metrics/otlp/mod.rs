@@ -220,7 +220,7 @@ impl Pusher {
     }
 
     /// Packs the interval into bodies if it is over and there is room. `last_ms` ends the last
-    /// interval at that time.
+    /// interval at that time, which is packed and counted even if nothing more will be sent.
     fn cut(&mut self, last_ms: Option<u64>) {
         let (counters, now_ms) = (&self.push.counters, self.clock.mono_ms());
         let period_ms = last_ms.map_or(self.config.period.as_secs() * 1_000, |_| 0);
@@ -231,7 +231,7 @@ impl Pusher {
         let interval = rows.open;
         let waiting = counters.waiting_bytes.get() as usize;
         let more = rows.bytes + OWN_BYTES + traces::BYTES_MAX;
-        let is_full = waiting > 0 && waiting + more > QUEUE_BYTES_MAX;
+        let is_full = last_ms.is_none() && waiting > 0 && waiting + more > QUEUE_BYTES_MAX;
         drop(rows);
         if is_full || interval.end_ms < interval.start_ms + period_ms {
             return;

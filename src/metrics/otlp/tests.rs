@@ -16,6 +16,7 @@ use super::body::{Bodies, Interval, Kind as PointKind};
 use super::exponential::Exponential;
 use super::own::Own;
 use super::*;
+use crate::clock::ManualClock;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, RejectReason, TextLimits};
 use crate::merger::test_harness::{self, Limits};
@@ -326,5 +327,34 @@ fn streams_of_a_redefined_report_go_on() {
                 assert_eq!(counts.map(|it| it.1.2).sum::<f64>(), f64::from(sent));
             }
         }
+    }
+}
+
+/// Whether the queue has room when the daemon stops, or not.
+#[test]
+fn what_the_last_interval_has_is_counted_at_the_stop() {
+    let limits = Limits::SMALL;
+    let live = Arc::new(RwLock::new(limits.live(&Hasher::new(), Vec::new())));
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(1_000_000));
+    let text = "[otlp]\nurl = 'http://127.0.0.1:1'\ntemporality = 'delta'\n";
+    let config = Config::from_toml("pinbad.toml", text).unwrap();
+    for waiting_bytes in [1, QUEUE_BYTES_MAX] {
+        let push = Push::new(&config, &*clock).unwrap().unwrap();
+        let numbers: OwnNumbers = Box::new(|| {
+            vec![Group::new(Place::Top, vec![Reading::new(Kind::Gauge, "lag", "Lag.", 5_u64)])]
+        });
+        let mut pusher = push.pusher(&config, &clock, &live, (numbers, Vec::new()));
+        let bytes = vec![0; waiting_bytes];
+        pusher.queue.push_back(Arc::new(Body { signal: Signal::Metrics, bytes, points: 1 }));
+        push.counters.points_waiting.set(1);
+        push.counters.waiting_bytes.set(waiting_bytes as u64);
+        // The server asked for patience.
+        pusher.back_off.end();
+        let stop = Shutdown::new();
+        stop.request();
+        pusher.run(&stop);
+        assert_eq!(push.counters.points_given_up.get()[GivenUp::Stopped as usize], 2);
+        assert_eq!(push.counters.points_waiting.get(), 0);
+        assert_eq!(push.counters.waiting_bytes.get(), 0);
     }
 }
