@@ -83,7 +83,7 @@ impl Key {
     }
 
     /// Number of the first of its attributes.
-    fn number(self) -> u8 {
+    pub(super) fn number(self) -> u8 {
         self.bits().trailing_zeros() as u8
     }
 
@@ -158,20 +158,23 @@ impl Keys {
 
     /// Adds a name unless it is known; returns its number.
     fn add(&mut self, name: &[u8], number: u8) -> u8 {
-        let place = self.place(name);
-        self.names.get_mut(place).map_or(number, |it| it.get_or_insert((name.into(), number)).1)
+        self.find(name).unwrap_or_else(|free| {
+            self.names.get_mut(free).into_iter().for_each(|it| *it = Some((name.into(), number)));
+            number
+        })
     }
 
-    /// Returns the place of a name, which is empty if it is not known.
+    /// Returns the number of a name; a free place if it is not known.
     #[inline(always)]
-    fn place(&self, name: &[u8]) -> usize {
+    fn find(&self, name: &[u8]) -> Result<u8, usize> {
         let mut place = hash_of_ends(name, PLACES.ilog2());
-        while let Some(Some((known, _))) = self.names.get(place)
-            && !is_same(known, name)
-        {
+        while let Some(Some((known, number))) = self.names.get(place) {
+            if is_same(known, name) {
+                return Ok(*number);
+            }
             place = place.wrapping_add(1) % PLACES;
         }
-        place
+        Err(place)
     }
 }
 
@@ -251,7 +254,7 @@ pub(super) struct Texts<'b> {
     more: Vec<u8>,
     facts: Vec<Fact>,
     /// Those being collected.
-    open: FactsAt,
+    pub(super) open: FactsAt,
     attributes: usize,
     /// Attributes beyond the limit, which were ignored; summed over all spans.
     pub(super) over_limit: u64,
@@ -320,9 +323,9 @@ impl Texts<'_> {
             self.over_limit = self.over_limit.saturating_add(1);
             return None;
         }
-        let number = keys.names.get(keys.place(name)).and_then(|it| Some(it.as_ref()?.1));
+        let number = keys.find(name).ok();
         if number.is_none() && name.starts_with(b"db.") {
-            self.derive(Key::OtherDb, b"db");
+            self.add(Key::OtherDb.number(), b"db");
         }
         number
     }
@@ -341,27 +344,16 @@ impl Texts<'_> {
     #[inline(never)]
     fn operation(&mut self, keys: &Keys, number: u8, query: &[u8]) {
         let is_chosen = keys.chosen.iter().any(|bit| bit & Key::QueryText.bits() != 0);
-        if self.lacks(Key::DbOperation) || is_chosen {
+        if !self.open.has(&[Key::DbOperation]) || is_chosen {
             let is_letter = |it: &&u8| it.is_ascii_alphabetic() || **it == b'_';
             let bytes = query.iter().take(OPERATION_BYTES_MAX).take_while(is_letter).count();
             self.add(number, &query.get(..bytes).unwrap_or_default().to_ascii_uppercase());
         }
     }
 
-    /// Returns true if no text of a key was added.
-    pub(super) fn lacks(&self, key: Key) -> bool {
-        self.open.seen & key.bits() == 0
-    }
-
-    /// Adds a text that is derived.
-    #[inline]
-    pub(super) fn derive(&mut self, key: Key, text: &[u8]) {
-        self.add(key.number(), text);
-    }
-
     /// Adds a text, unless there is one already: one of the body by its place, another as a copy.
     #[inline(always)]
-    fn add(&mut self, number: u8, text: &[u8]) {
+    pub(super) fn add(&mut self, number: u8, text: &[u8]) {
         let text = text.get(..TEXT_BYTES_MAX).unwrap_or(text);
         if text.is_empty() || self.open.seen & bit(number) != 0 {
             return;

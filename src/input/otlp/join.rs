@@ -11,7 +11,6 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use hashbrown::{HashMap, HashSet};
-use indexmap::IndexMap;
 
 use super::attributes::{FactsAt, Key, Texts};
 use super::counters::{LeftOut, OtlpCounters};
@@ -42,9 +41,7 @@ const GROUP_BYTES: usize = 400;
 struct Group {
     /// The smaller, the older.
     number: u64,
-    /// Keyed hash of its trace; with a span's id it tells requests apart.
-    trace: u64,
-    /// The same with its resource.
+    /// Keyed hash of trace and resource; with a span's id it tells requests apart.
     key: u64,
     resource: FactsAt,
     spans: Vec<Span>,
@@ -69,39 +66,17 @@ impl Group {
 
     /// Keeps copies of spans, whose texts are among `texts`, as those of the resource are when
     /// there are no spans yet.
-    fn keep(&mut self, spans: &[Joined<'_>], texts: &Texts<'_>) {
+    fn keep(&mut self, spans: &[Span], texts: &Texts<'_>) {
         self.texts.reserve(spans.len());
         if self.spans.is_empty() {
             self.resource = self.texts.copy(self.resource, texts);
         }
         self.spans.reserve_exact(spans.len());
-        for it in spans {
-            let facts = self.texts.copy(it.span.facts, texts);
-            self.spans.push(Span { leaves_ms: it.leaves_ms, facts, ..*it.span });
+        for span in spans {
+            let facts = self.texts.copy(span.facts, texts);
+            self.spans.push(Span { facts, ..*span });
         }
         self.texts.shrink();
-    }
-}
-
-/// A span among those of its group.
-#[derive(Debug)]
-struct Joined<'s> {
-    span: &'s Span,
-    /// Id of its root, which may be itself. 0: something above it is missing; `None`: not found yet.
-    root: Option<u64>,
-    /// When it leaves, with its root; `u64::MAX` if that is not known.
-    leaves_ms: u64,
-    /// Classes of the calls between the span and its root.
-    asked: u8,
-}
-
-impl<'s> Joined<'s> {
-    const fn new(span: &'s Span, leaves_ms: u64) -> Self {
-        Self { span, root: None, leaves_ms, asked: 0 }
-    }
-
-    fn is_root(&self) -> bool {
-        self.root == Some(self.span.id)
     }
 }
 
@@ -119,8 +94,6 @@ pub(super) struct Joiner {
     numbers: HashMap<u64, u64, ahash::RandomState>,
     /// Time at which a group is due, and its number.
     due: BTreeSet<(u64, u64)>,
-    /// The last number.
-    last: u64,
     bytes: usize,
     waiting: usize,
     /// Requests that have left, and keys of their groups.
@@ -141,7 +114,6 @@ impl Joiner {
             groups: BTreeMap::new(),
             numbers: HashMap::default(),
             due: BTreeSet::new(),
-            last: 0,
             bytes: 0,
             waiting: 0,
             known: HashSet::default(),
@@ -151,7 +123,7 @@ impl Joiner {
     }
 
     /// Takes the spans of a body and releases those that are ready.
-    pub(super) fn take(&mut self, batch: &Batch<'_>) {
+    pub(super) fn take(&mut self, mut batch: Batch<'_>) {
         let counters = &self.counters;
         counters.spans_received.add(batch.received);
         counters.spans_refused.add(&batch.refused);
@@ -159,7 +131,7 @@ impl Joiner {
         counters.attributes_over_limit.add(batch.texts.over_limit);
         counters.events_over_limit.add(batch.events_over_limit);
         self.set_time();
-        self.join(batch);
+        self.join(&mut batch);
         self.release_due();
     }
 
@@ -211,48 +183,38 @@ impl Joiner {
 
     /// Adds the spans of a body to their groups. A group that begins with it and is due, as whole
     /// requests of PHP are, leaves from the body.
-    fn join(&mut self, batch: &Batch<'_>) {
-        let (now_ms, texts) = (self.now_ms, &batch.texts);
-        // Trace and resource of each group by its key; all spans with the places of their groups.
-        let mut groups: IndexMap<u64, (u64, &Resource), ahash::RandomState> = IndexMap::default();
-        let mut spans = Vec::with_capacity(batch.spans.len());
-        let mut rest = &*batch.spans;
-        for resource in &batch.resources {
-            let of_resource = rest.split_off(..resource.spans).unwrap_or_default();
-            for alike in of_resource.chunk_by(|a, b| a.trace == b.trace) {
-                let Some(Span { trace, .. }) = alike.first() else { continue };
-                let trace = self.writer.keys.hasher.hash_one(u128::from_ne_bytes(*trace));
-                let group = groups.entry(trace ^ resource.hash);
-                let place = group.index();
-                group.or_insert((trace, resource));
-                spans.extend(alike.iter().map(|span| (place, trace, span)));
-            }
-        }
+    fn join(&mut self, batch: &mut Batch<'_>) {
+        let (now_ms, texts, spans) = (self.now_ms, &batch.texts, &mut batch.spans);
+        let came = spans.len();
         // All in one go, as each waits for memory.
-        let is_known = |trace, span: &Span| self.known.contains(&(trace ^ span.id));
-        spans.retain(|(_, trace, span)| !span.leads() || !is_known(*trace, span));
-        self.leave_out(LeftOut::Duplicate, batch.spans.len().saturating_sub(spans.len()));
-        // They mostly are in this order.
-        spans.sort_by_key(|it| it.0);
-        for alike in spans.chunk_by(|a, b| a.0 == b.0) {
-            let place = alike.first().map_or(0, |it| it.0);
-            let Some((&key, &(trace, resource))) = groups.get_index(place) else { continue };
-            let is_php = resource.facts.among(texts).get(Key::Language) == Some(&b"php"[..]);
+        spans.retain(|it| !it.leads() || !self.known.contains(&(it.group ^ it.id)));
+        self.leave_out(LeftOut::Duplicate, came.saturating_sub(spans.len()));
+        // Mostly, spans of a trace come one after the other.
+        let mut groups = HashSet::<u64, ahash::RandomState>::default();
+        let mut alike = spans.chunk_by(|a, b| a.group == b.group);
+        if !alike.all(|it| it.first().is_some_and(|it| groups.insert(it.group))) {
+            spans.sort_by_key(|it| it.group);
+        }
+        for alike in spans.chunk_by_mut(|a, b| a.group == b.group) {
+            let Some(&Span { group: key, resource, .. }) = alike.first() else { continue };
+            let of_resource = batch.resources.get(resource as usize);
+            let Some(&Resource { facts, .. }) = of_resource else { continue };
+            let is_php = facts.among(texts).get(Key::Language) == Some(&b"php"[..]);
             let leads_ms = now_ms.saturating_add(if is_php { 0 } else { ROOT_WAITS_MS });
-            let leaves_ms = |span: &Span| if span.leads() { leads_ms } else { u64::MAX };
-            let spans: Vec<_> = alike.iter().map(|it| Joined::new(it.2, leaves_ms(it.2))).collect();
+            for span in &mut *alike {
+                span.leaves_ms = if span.leads() { leads_ms } else { u64::MAX };
+            }
             let number = self.numbers.get(&key).copied();
             let mut group = number.and_then(|number| self.remove(number)).unwrap_or_else(|| {
-                self.last = self.last.saturating_add(1);
-                let (number, resource) = (self.last, resource.facts);
-                Group { number, trace, key, resource, first_ms: now_ms, ..Group::default() }
+                let number = self.groups.last_key_value().map_or(0, |it| it.0.saturating_add(1));
+                Group { number, key, resource: facts, first_ms: now_ms, ..Group::default() }
             });
             let latest_ms = group.first_ms.saturating_add(WAITS_MAX_MS);
             group.ends_ms = latest_ms.min(now_ms.saturating_add(REST_WAITS_MS));
-            if group.spans.is_empty() && spans.iter().any(|it| it.leaves_ms <= now_ms) {
-                self.release(&mut group, spans, texts, None);
+            if group.spans.is_empty() && alike.iter().any(|it| it.leaves_ms <= now_ms) {
+                self.release(&mut group, alike.to_vec(), texts, None);
             } else {
-                group.keep(&spans, texts);
+                group.keep(alike, texts);
             }
             self.insert(group);
         }
@@ -284,8 +246,7 @@ impl Joiner {
     fn settle(&mut self, number: u64, ends: Option<LeftOut>) {
         let Some(mut group) = self.remove(number) else { return };
         let (spans, texts) = (std::mem::take(&mut group.spans), std::mem::take(&mut group.texts));
-        let joined = spans.iter().map(|span| Joined::new(span, span.leaves_ms));
-        self.release(&mut group, joined.collect(), &texts, ends);
+        self.release(&mut group, spans, &texts, ends);
         self.insert(group);
     }
 
@@ -294,18 +255,18 @@ impl Joiner {
     fn release(
         &mut self,
         group: &mut Group,
-        mut spans: Vec<Joined<'_>>,
+        mut spans: Vec<Span>,
         texts: &Texts<'_>,
         ends: Option<LeftOut>,
     ) {
         let now_ms = self.now_ms;
         let is_over = ends.is_some() || group.ends_ms <= now_ms;
         self.leave_out(LeftOut::Duplicate, find_roots(&mut spans));
-        let is_lost = |it: &Joined<'_>| it.root == Some(0);
-        let leaves = |it: &Joined<'_>| !is_lost(it) && (is_over || it.leaves_ms <= now_ms);
-        let is_request = |it: &&Joined<'_>| it.is_root() && left_out(it.span, texts).is_none();
+        let is_lost = |it: &Span| it.root == 0;
+        let leaves = |it: &Span| !is_lost(it) && (is_over || it.leaves_ms <= now_ms);
+        let is_request = |it: &&Span| it.is_found_root() && left_out(it, texts).is_none();
         let requests = spans.iter().filter(is_request);
-        let mut leaving = requests.clone().filter(|it| leaves(it)).map(|it| it.span.id);
+        let mut leaving = requests.clone().filter(|it| leaves(it)).map(|it| it.id);
         let (request, another) = (leaving.next(), leaving.next());
         // Spans whose parent is missing are lost once no request remains to which they might
         // belong.
@@ -317,13 +278,13 @@ impl Joiner {
             _ if is_over => (None, ends.or(Some(LeftOut::NoRequest))),
             _ => (None, None),
         };
-        if guess.is_some() {
+        if let Some(guess) = guess {
             for it in spans.iter_mut().filter(|it| is_lost(it)) {
                 (it.root, it.leaves_ms) = (guess, now_ms);
                 self.counters.spans_parent_guessed.add(1);
             }
         }
-        let stays = |it: &Joined<'_>| !leaves(it) && (!is_lost(it) || lost.is_none());
+        let stays = |it: &Span| !leaves(it) && (!is_lost(it) || lost.is_none());
         spans.sort_by_key(|it| it.root);
         for alike in spans.chunk_by(|a, b| a.root == b.root) {
             // Those with the same root leave together.
@@ -339,28 +300,23 @@ impl Joiner {
 
     /// Releases spans with the same root: as a request with its timers if that is one. Spans
     /// without a root are `lost`.
-    fn leave(
-        &mut self,
-        group: &Group,
-        spans: &[Joined<'_>],
-        texts: &Texts<'_>,
-        lost: Option<LeftOut>,
-    ) {
-        let root = spans.iter().find(|it| it.is_root()).map(|it| it.span);
+    fn leave(&mut self, group: &Group, spans: &[Span], texts: &Texts<'_>, lost: Option<LeftOut>) {
+        let root = spans.iter().find(|it| it.is_found_root());
         if let Some(reason) = root.map_or(lost, |root| left_out(root, texts)) {
             return self.leave_out(reason, spans.len());
         }
         let Some(root) = root else { return };
         let mut timers = Vec::with_capacity(spans.len());
         let (mut nested, mut internal) = (0_usize, 0_usize);
-        for Joined { span, asked, .. } in spans.iter().filter(|it| !it.is_root()) {
+        for span in spans.iter().filter(|it| !it.is_found_root()) {
+            let is_nested = asks(span) & span.asked.unwrap_or(0) != 0;
             match span.kind.asks() {
-                true if asks(span) & asked != 0 => nested = nested.saturating_add(1),
+                true if is_nested => nested = nested.saturating_add(1),
                 false if !self.writer.config.internal => internal = internal.saturating_add(1),
-                _ => timers.push(*span),
+                _ => timers.push(span),
             }
         }
-        self.remember([group.trace ^ root.id, group.key]);
+        self.remember([group.key ^ root.id, group.key]);
         let written = self.writer.write(group.resource, texts, root, &mut timers, self.now_secs);
         let Some(rows) = written else { return self.leave_out(LeftOut::TooLarge, spans.len()) };
         self.timers = self.timers.saturating_add(rows);
@@ -389,10 +345,11 @@ impl Joiner {
 /// Finds the root above each span, which may be the span itself, when it leaves, and the classes of
 /// the calls between the two. Afterwards spans are in the order of their ids, and each is there
 /// once; returns the number of the others.
-fn find_roots(spans: &mut Vec<Joined<'_>>) -> usize {
+fn find_roots(spans: &mut Vec<Span>) -> usize {
     let came = spans.len();
-    spans.sort_by_key(|it| it.span.id);
-    spans.dedup_by_key(|it| it.span.id);
+    spans.sort_by_key(|it| it.id);
+    spans.dedup_by_key(|it| it.id);
+    spans.iter_mut().for_each(|it| it.asked = None);
     let mut path = Vec::new();
     // The last parent that was looked for, and its place: most spans have the same.
     let mut above = (0, None);
@@ -402,27 +359,27 @@ fn find_roots(spans: &mut Vec<Joined<'_>>) -> usize {
         while let Some(at) = next
             && let Some(it) = spans.get_mut(at)
         {
-            if let Some(known) = it.root {
-                (root, leaves_ms, asked) = (known, it.leaves_ms, it.asked | asks(it.span));
+            if let Some(known) = it.asked {
+                (root, leaves_ms, asked) = (it.root, it.leaves_ms, known | asks(it));
                 break;
             }
             path.push(at);
-            let (span, own_ms) = (it.span, it.leaves_ms);
+            let span = *it;
             // A cycle leads back to this span.
-            (it.root, it.leaves_ms) = (Some(0), u64::MAX);
+            (it.root, it.leaves_ms, it.asked) = (0, u64::MAX, Some(0));
             if above.0 != span.parent {
-                let place = spans.binary_search_by_key(&span.parent, |it| it.span.id);
+                let place = spans.binary_search_by_key(&span.parent, |it| it.id);
                 above = (span.parent, place.ok());
             }
             next = above.1.filter(|_| !span.is_root());
             if next.is_none() && span.leads() {
-                (root, leaves_ms) = (span.id, own_ms);
+                (root, leaves_ms) = (span.id, span.leaves_ms);
             }
         }
         // Down again.
         while let Some(it) = path.pop().and_then(|at| spans.get_mut(at)) {
-            (it.root, it.leaves_ms, it.asked) = (Some(root), leaves_ms, asked);
-            asked |= asks(it.span);
+            (it.root, it.leaves_ms, it.asked) = (root, leaves_ms, Some(asked));
+            asked |= asks(it);
         }
     }
     came.saturating_sub(spans.len())

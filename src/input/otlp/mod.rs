@@ -152,7 +152,7 @@ impl Source {
         decoded.map_err(|problem| (BodyRefusal::BadProtobuf, problem.name().to_owned()))?;
         stage.worked(batch.received);
         let partial_success = batch.partial_success();
-        self.joiner.lock().as_mut().ok_or_else(stopping)?.take(&batch);
+        self.joiner.lock().as_mut().ok_or_else(stopping)?.take(batch);
         Ok(partial_success)
     }
 

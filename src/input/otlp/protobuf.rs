@@ -84,38 +84,39 @@ pub(super) fn decode<'b>(body: &'b [u8], keys: &Keys, batch: &mut Batch<'b>) -> 
             resource.hash = resource.hash.rotate_left(1) ^ keys.hasher.hash_one(of_resource);
             each(of_resource, 1, |pair| attribute(pair, keys, &mut batch.texts))
         })?;
-        if batch.texts.lacks(Key::HostName)
+        if !batch.texts.open.has(&[Key::HostName])
             && let Some(sender) = batch.sender
         {
-            batch.texts.derive(Key::Sender, sender.to_canonical().to_string().as_bytes());
+            let sender = sender.to_canonical().to_string();
+            batch.texts.add(Key::Sender.number(), sender.as_bytes());
         }
         resource.facts = batch.texts.take();
         let instance = resource.facts.among(&batch.texts).get(Key::InstanceId).unwrap_or_default();
         let is_own = keys.own_instance.as_ref().is_some_and(|own| own.as_bytes() == instance);
-        let before = batch.spans.len();
+        let (before, hash, facts) = (batch.spans.len(), resource.hash, resource.facts);
+        batch.resources.push(resource);
         batch.spans.reserve(message.len() / SPAN_BYTES);
         batch.texts.reserve(message.len() / SPAN_BYTES);
         each(message, 2, |scope| {
             batch.is_own = is_own && last(last(scope, 1)?, 1)? == OWN_SCOPE.as_bytes();
-            each(scope, 2, |message| span(message, keys, batch))
+            each(scope, 2, |message| span(message, hash, keys, batch))
         })?;
-        resource.spans = batch.spans.len().saturating_sub(before);
-        match resource.spans {
-            0 => batch.texts.drop_last(resource.facts),
-            _ => batch.resources.push(resource),
+        if batch.spans.len() == before {
+            batch.resources.pop();
+            batch.texts.drop_last(facts);
         }
         Ok(())
     })
 }
 
-fn span(message: &[u8], keys: &Keys, batch: &mut Batch<'_>) -> Result<()> {
+fn span(message: &[u8], resource_hash: u64, keys: &Keys, batch: &mut Batch<'_>) -> Result<()> {
     let (mut span, mut events, mut exception) = (Span::default(), 0_usize, &[][..]);
-    let (mut state, mut parent, mut name) = (&[][..], &[][..], &[][..]);
+    let (mut trace, mut state, mut parent, mut name) = (&[][..], &[][..], &[][..], &[][..]);
     let mut cursor = Cursor::new(message);
     while cursor.left() > 0 {
         let key = cursor.key()?;
         match (key >> 3, key & 7) {
-            (1, LENGTH) => span.trace = cursor.bytes()?.try_into().unwrap_or_default(),
+            (1, LENGTH) => trace = cursor.bytes()?,
             (2, LENGTH) => span.id = number(cursor.bytes()?),
             (3, LENGTH) => state = cursor.bytes()?,
             (4, LENGTH) => parent = cursor.bytes()?,
@@ -144,10 +145,15 @@ fn span(message: &[u8], keys: &Keys, batch: &mut Batch<'_>) -> Result<()> {
             _ => cursor = skip(cursor, key)?,
         }
     }
-    batch.texts.derive(Key::EventException, exception);
-    batch.texts.derive(Key::Name, name);
+    batch.texts.add(Key::EventException.number(), exception);
+    batch.texts.add(Key::Name.number(), name);
     span.facts = batch.texts.take();
     span.parent = number(parent);
+    let trace = trace.try_into().map_or(0, u128::from_be_bytes);
+    if trace != 0 {
+        span.group = keys.hasher.hash_one(trace) ^ resource_hash;
+    }
+    span.resource = (batch.resources.len() as u32).saturating_sub(1);
     batch.add(span, !parent.is_empty(), is_sampled(state));
     Ok(())
 }

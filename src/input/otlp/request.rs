@@ -98,9 +98,9 @@ fn script_name(facts: Facts<'_>) -> &[u8] {
 }
 
 fn number(facts: Facts<'_>, key: Key) -> Option<u32> {
-    let text = std::str::from_utf8(facts.get(key)?.trim_ascii()).ok()?;
-    let number: u64 = text.parse().ok()?;
-    Some(u32::try_from(number).unwrap_or(u32::MAX))
+    let digits = facts.get(key)?.trim_ascii();
+    let digits = digits.iter().map(|it| char::from(*it).to_digit(10));
+    digits.reduce(|all, digit| Some(all?.saturating_mul(10).saturating_add(digit?)))?
 }
 
 /// Returns the seconds from `start` to `end`; negative if they are reversed, which is corrected

@@ -33,9 +33,6 @@ counted! {
     }
 }
 
-/// Identifies a trace.
-pub(super) type TraceId = [u8; 16];
-
 /// Kind of a span; one that is not given, or not known here, counts as internal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
@@ -61,8 +58,11 @@ const PARENT_REMOTE: u32 = 0x200;
 /// A span.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Span {
-    /// All zero: none, which is refused.
-    pub(super) trace: TraceId,
+    /// Keyed hash of its trace and resource: spans are joined among those with the same. 0: no
+    /// trace, which is refused.
+    pub(super) group: u64,
+    /// Number of its resource in the body.
+    pub(super) resource: u32,
     /// 0: none, which is refused.
     pub(super) id: u64,
     /// 0: none.
@@ -74,8 +74,13 @@ pub(super) struct Span {
     pub(super) end: u64,
     pub(super) is_error: bool,
     pub(super) facts: FactsAt,
-    /// While it waits: when it leaves, with its root; `u64::MAX` if that is not known.
+    /// When it leaves, with its root; `u64::MAX` if that is not known.
     pub(super) leaves_ms: u64,
+    /// While it is joined: the id of its root, which may be itself; 0: something above it is
+    /// missing.
+    pub(super) root: u64,
+    /// Likewise the classes of the calls between the span and its root; `None` until that is found.
+    pub(super) asked: Option<u8>,
 }
 
 impl Span {
@@ -83,6 +88,11 @@ impl Span {
     pub(super) const fn is_root(&self) -> bool {
         self.parent == 0
             || self.flags & (PARENT_KNOWN | PARENT_REMOTE) == PARENT_KNOWN | PARENT_REMOTE
+    }
+
+    /// Returns true if the span turned out to be a root.
+    pub(super) const fn is_found_root(&self) -> bool {
+        self.root == self.id
     }
 
     /// Returns true if the span is a root, or one when its parent is missing: it serves a call and
@@ -96,17 +106,15 @@ impl Span {
 /// The entity that sent the spans.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Resource {
-    /// Hash of what was sent of it.
+    /// Keyed hash of what was sent of it.
     pub(super) hash: u64,
     pub(super) facts: FactsAt,
-    /// Number of its spans.
-    pub(super) spans: usize,
 }
 
 /// A decoded body.
 #[derive(Debug, Default)]
 pub(super) struct Batch<'b> {
-    /// Resources with spans, and the spans in the same order.
+    /// Resources with spans, and the spans.
     pub(super) resources: Vec<Resource>,
     pub(super) spans: Vec<Span>,
     /// Those of their attributes.
@@ -137,7 +145,7 @@ impl Batch<'_> {
             _ if self.received > BODY_SPANS_MAX as u64 => SpanRefusal::TooMany,
             _ if self.is_own => SpanRefusal::OwnSpan,
             _ if has_parent && span.parent == 0 => SpanRefusal::ParentId,
-            _ if span.trace == TraceId::default() => SpanRefusal::TraceId,
+            _ if span.group == 0 => SpanRefusal::TraceId,
             _ if span.id == 0 => SpanRefusal::SpanId,
             _ if !is_time(span.start, u64::MAX) => SpanRefusal::Time,
             _ if !is_time(span.end, tomorrow) => SpanRefusal::Time,

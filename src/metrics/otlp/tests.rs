@@ -16,7 +16,7 @@ use super::body::{Bodies, Interval, Kind as PointKind};
 use super::exponential::Exponential;
 use super::own::Own;
 use super::*;
-use crate::input::otlp::messages::{HistogramPoint, NumberPoint};
+use crate::clock::ManualClock;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, RejectReason, TextLimits};
 use crate::merger::test_harness::{self, Limits};
@@ -30,7 +30,7 @@ use crate::telemetry::reading::{Kind, Reading};
 const INTERVAL: Interval = Interval { start_ms: 1_000, end_ms: 11_000 };
 
 fn bodies(is_delta: bool) -> Bodies {
-    let resource = Resource { attributes: vec![KeyValue::text("service.name", "pinbad")] };
+    let resource = Fields::default().attributes(1, [("service.name", Value::Text("pinbad"))]);
     Bodies::new(resource, is_delta, false)
 }
 
@@ -49,27 +49,18 @@ fn the_crate_reads_every_field() {
     let kind = PointKind::Histogram;
     let durations = bodies.metric("pinbad_request_duration", "Request times", "s", kind);
     let (start, time) = INTERVAL.times(500);
-    let point = HistogramPoint {
-        attributes: vec![
-            KeyValue::text("http.route", "/a"),
-            KeyValue::number("http.response.status_code", 404),
-            KeyValue::truth("otel.metric.overflow"),
-        ],
-        start,
-        time,
-        count: 12,
-        sum: Some(0.75),
-        zero_threshold: 0.25,
-        ..times.point()
-    };
-    bodies.point(durations, &point);
+    let attributes = [
+        ("http.route", Value::Text("/a")),
+        ("http.response.status_code", Value::Number(404)),
+        ("otel.metric.overflow", Value::True),
+    ];
+    let point = Fields::default().attributes(1, attributes).fixed(2, start).fixed(3, time);
+    bodies.point(durations, times.encode(point).double(5, 0.75).double(14, 0.25));
     let sizes = "Document sizes";
     let traffic = bodies.metric("pinbad_request_traffic", sizes, "By", PointKind::Sum);
     let waiting = bodies.metric("temp_pool", "Waiting", "", PointKind::Gauge);
-    let point = NumberPoint { time, as_double: Some(0.0), ..NumberPoint::default() };
-    bodies.point(waiting, &point);
-    let point = NumberPoint { start, time, as_int: Some(0), ..NumberPoint::default() };
-    bodies.point(traffic, &point);
+    bodies.point(waiting, Fields::default().fixed(3, time).double(4, 0.0));
+    bodies.point(traffic, Fields::default().fixed(2, start).fixed(3, time).fixed(6, 0));
     let bodies = bodies.end();
     assert_eq!((bodies.len(), bodies[0].points), (1, 3));
     let decoded = decoded(&bodies);
@@ -128,9 +119,8 @@ fn bodies_have_2000_points_at_most_and_4_mib() {
     bodies.metric("pinbad_request_traffic", "", "By", PointKind::Sum);
     let long = "x".repeat(10_000);
     for nth in 0..4_500 {
-        let attributes = vec![KeyValue::text("a", if nth < 4_000 { "" } else { &long })];
-        let point = NumberPoint { attributes, ..NumberPoint::default() };
-        bodies.point(errors, &point);
+        let text = Value::Text(if nth < 4_000 { "" } else { &long });
+        bodies.point(errors, Fields::default().attributes(7, [("a", text)]));
     }
     let bodies = bodies.end();
     let points: Vec<u64> = bodies.iter().map(|it| it.points).collect();
@@ -337,5 +327,34 @@ fn streams_of_a_redefined_report_go_on() {
                 assert_eq!(counts.map(|it| it.1.2).sum::<f64>(), f64::from(sent));
             }
         }
+    }
+}
+
+/// Whether the queue has room when the daemon stops, or not.
+#[test]
+fn what_the_last_interval_has_is_counted_at_the_stop() {
+    let limits = Limits::SMALL;
+    let live = Arc::new(RwLock::new(limits.live(&Hasher::new(), Vec::new())));
+    let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(1_000_000));
+    let text = "[otlp]\nurl = 'http://127.0.0.1:1'\ntemporality = 'delta'\n";
+    let config = Config::from_toml("pinbad.toml", text).unwrap();
+    for waiting_bytes in [1, QUEUE_BYTES_MAX] {
+        let push = Push::new(&config, &*clock).unwrap().unwrap();
+        let numbers: OwnNumbers = Box::new(|| {
+            vec![Group::new(Place::Top, vec![Reading::new(Kind::Gauge, "lag", "Lag.", 5_u64)])]
+        });
+        let mut pusher = push.pusher(&config, &clock, &live, (numbers, Vec::new()));
+        let bytes = vec![0; waiting_bytes];
+        pusher.queue.push_back(Arc::new(Body { signal: Signal::Metrics, bytes, points: 1 }));
+        push.counters.points_waiting.set(1);
+        push.counters.waiting_bytes.set(waiting_bytes as u64);
+        // The server asked for patience.
+        pusher.back_off.end();
+        let stop = Shutdown::new();
+        stop.request();
+        pusher.run(&stop);
+        assert_eq!(push.counters.points_given_up.get()[GivenUp::Stopped as usize], 2);
+        assert_eq!(push.counters.points_waiting.get(), 0);
+        assert_eq!(push.counters.waiting_bytes.get(), 0);
     }
 }

@@ -17,7 +17,7 @@ use super::*;
 use crate::limits::{BODY_SPANS_MAX, SPAN_ATTRIBUTES_MAX};
 
 /// Resources and spans with their facts, and the numbers of spans received and refused.
-type Decoded = (Vec<(span::Resource, Told)>, Vec<(span::Span, Told)>, u64, u64);
+type Decoded = (Vec<Told>, Vec<(span::Span, Told)>, u64, u64);
 
 /// The texts of a span or resource, by the numbers of their attributes.
 type Told = Vec<(u8, Vec<u8>)>;
@@ -32,12 +32,11 @@ fn decode(form: Form, body: &[u8]) -> Result<Decoded, BodyRefusal> {
         let told = (0..64).filter_map(|at| Some((at, facts.first_of(1 << at)?.to_vec())));
         told.collect()
     };
-    // The hash is of the resource as it was sent, which differs, and so do places of texts.
+    // Hashes are keyed, and of the resource as it was sent; and places of texts differ.
     let facts = FactsAt::default();
-    let resources = batch.resources.iter();
-    let resources =
-        resources.map(|it| (span::Resource { hash: 0, facts, spans: it.spans }, told(it.facts)));
-    let spans = batch.spans.iter().map(|it| (span::Span { facts, ..*it }, told(it.facts)));
+    let resources = batch.resources.iter().map(|it| told(it.facts));
+    let spans = batch.spans.iter();
+    let spans = spans.map(|it| (span::Span { facts, group: 0, ..*it }, told(it.facts)));
     let refused = batch.refused.iter().sum();
     Ok((resources.collect(), spans.collect(), batch.received, refused))
 }
@@ -186,7 +185,10 @@ fn both_forms_tell_the_same_and_every_span_is_counted() {
         let (resources, taken, received, not_taken) = decoded;
         assert_eq!(received, sent as u64);
         assert_eq!(received, taken.len() as u64 + not_taken);
-        assert_eq!(resources.iter().map(|it| it.0.spans).sum::<usize>(), taken.len());
+        // None without spans.
+        let mut used: Vec<_> = taken.iter().map(|it| it.0.resource as usize).collect();
+        used.dedup();
+        assert_eq!(used, (0..resources.len()).collect::<Vec<_>>());
         spans += received;
         refused += not_taken;
     }
