@@ -12,7 +12,7 @@ use ahash::RandomState;
 use hashbrown::HashMap;
 
 use crate::clock::Clock;
-use crate::input::otlp::messages::id;
+use crate::input::otlp::messages::{Exemplar, id};
 use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
 use crate::pool::Pool;
@@ -46,10 +46,7 @@ pub(super) struct NewRequests {
 #[derive(Debug)]
 pub struct Traced {
     pub(super) time_us: u64,
-    /// When it was merged, milliseconds since 1970.
-    pub(super) end_ms: u64,
-    pub(super) trace_id: [u8; 16],
-    pub(super) span_id: Option<[u8; 8]>,
+    pub(super) exemplar: Exemplar,
     /// Its fields and tags.
     texts: Vec<(KeySource, String)>,
 }
@@ -94,7 +91,7 @@ impl NewRequests {
         let (mut traced, clock) = (Vec::new(), Arc::clone(&self.clock));
         self.each(|pool, _, row| {
             let found = Traced::of(pool, row, &*clock);
-            let is_later = found.as_ref().is_some_and(|it| it.end_ms > unix_ms);
+            let is_later = found.as_ref().is_some_and(|it| it.exemplar.time / 1_000_000 > unix_ms);
             traced.extend(found.filter(|_| !is_later));
             !is_later
         });
@@ -114,27 +111,30 @@ impl Traced {
     /// Returns the exemplar as OpenMetrics has it, behind the value of a bucket.
     pub(super) fn in_open_metrics(&self) -> String {
         let hex = |id: &[u8]| id.iter().map(|it| format!("{it:02x}")).collect::<String>();
-        let span = self.span_id.map(|it| format!(",{SPAN_ID}=\"{}\"", hex(&it)));
-        let (trace, span) = (hex(&self.trace_id), span.unwrap_or_default());
-        let secs = self.time_us as f64 / 1e6;
-        let (time_secs, ms) = (self.end_ms / 1_000, self.end_ms % 1_000);
+        let Exemplar { time, trace_id, span_id, .. } = &self.exemplar;
+        let span = match span_id.is_empty() {
+            true => String::new(),
+            false => format!(",{SPAN_ID}=\"{}\"", hex(span_id)),
+        };
+        let (trace, secs) = (hex(trace_id), self.time_us as f64 / 1e6);
+        let (time_secs, ms) = (time / 1_000_000_000, time / 1_000_000 % 1_000);
         format!(" # {{{TRACE_ID}=\"{trace}\"{span}}} {secs} {time_secs}.{ms:03}")
     }
 
     fn of(pool: &Pool, row: &RequestRow, clock: &dyn Clock) -> Option<Self> {
         let tags = pool.tags(row.request_tags);
-        let trace_id = id(tags.get(TRACE_ID)?)?;
-        let span_id = tags.get(SPAN_ID).and_then(id);
+        let trace_id = id::<16>(tags.get(TRACE_ID)?)?;
+        let time_us = micros(row.request_time);
+        let exemplar = Exemplar {
+            time: end_ms(clock, row) * 1_000_000,
+            as_double: Some(time_us as f64 / 1e6),
+            span_id: tags.get(SPAN_ID).and_then(id::<8>).map_or_else(Vec::new, Vec::from),
+            trace_id: trace_id.into(),
+        };
         let fields = Field::ALL.map(|it| (KeySource::Field(it), shown_field(pool, row, it)));
         let tags = tags.to_vec().into_iter();
         let tags = tags.map(|(name, value)| (KeySource::RequestTag(name), value));
-        Some(Self {
-            time_us: micros(row.request_time),
-            end_ms: end_ms(clock, row),
-            trace_id,
-            span_id,
-            texts: fields.into_iter().chain(tags).collect(),
-        })
+        Some(Self { time_us, exemplar, texts: fields.into_iter().chain(tags).collect() })
     }
 
     /// Returns its key in a report; `None` if that does not count it.
@@ -203,7 +203,7 @@ mod tests {
         };
         let mut taken = |until_ms| {
             let taken = exemplars.traced(until_ms);
-            taken.iter().map(|it| it.trace_id[15]).collect::<Vec<_>>()
+            taken.iter().map(|it| it.exemplar.trace_id[15]).collect::<Vec<_>>()
         };
         (1..=3).for_each(&mut send);
         assert_eq!(taken(1_700_000_001_000), [2, 1]);

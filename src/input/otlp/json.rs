@@ -15,7 +15,7 @@ use serde::de::{
     DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, SeqAccess, Unexpected, Visitor,
 };
 
-use super::messages::{encode_bytes, id};
+use super::messages::id;
 
 /// The kind of a field's value.
 #[derive(Debug, Clone, Copy)]
@@ -85,6 +85,12 @@ const BODY: u32 = 0;
 struct Member<'o>(u32, Kind, &'o mut Vec<u8>);
 
 impl Member<'_> {
+    fn bytes(self, bytes: &[u8]) {
+        encode_key(self.0, WireType::LengthDelimited, self.2);
+        encode_varint(bytes.len() as u64, self.2);
+        self.2.extend_from_slice(bytes);
+    }
+
     /// Adds a number, which is also given as a whole one if it is that. One that its field cannot
     /// hold is none, and a span without times is refused.
     fn number<E: Error>(self, whole: Option<i128>, number: f64) -> Result<(), E> {
@@ -137,7 +143,7 @@ impl<'de> Visitor<'de> for Member<'_> {
     }
 
     fn visit_bytes<E>(self, text: &[u8]) -> Result<(), E> {
-        encode_bytes(self.0, text, self.2);
+        self.bytes(text);
         Ok(())
     }
 
@@ -165,11 +171,11 @@ impl<'de> Visitor<'de> for Member<'_> {
     fn visit_str<E: Error>(self, text: &str) -> Result<(), E> {
         match self.1 {
             Kind::Id => match (id::<8>(text), id::<16>(text)) {
-                (Some(id), _) => encode_bytes(self.0, &id, self.2),
-                (_, Some(id)) => encode_bytes(self.0, &id, self.2),
+                (Some(id), _) => self.bytes(&id),
+                (_, Some(id)) => self.bytes(&id),
                 _ if text.is_empty() => {}
                 // A span with an id of one byte is refused.
-                _ => encode_bytes(self.0, &[0], self.2),
+                _ => self.bytes(&[0]),
             },
             Kind::Time | Kind::Whole | Kind::Float => match (text.parse(), text.parse()) {
                 (Ok(whole), Ok(number)) => return self.number(Some(whole), number),

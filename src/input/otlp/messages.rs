@@ -1,12 +1,11 @@
-//! Messages of OTLP: answers to bodies, and how pushed metrics and spans are written.
+//! Messages of OTLP, declared with the field numbers of its `.proto` files: responses to bodies,
+//! and pushed metrics and spans.
 //!
-//! What is pushed is written field by field, with the numbers of the `.proto` files; a message that
-//! is part of another is written before it. Tests read it with the crate `opentelemetry-proto`.
-
-use std::borrow::Cow;
+//! Points, metrics and spans are encoded one by one and stand in their lists as bytes, and the
+//! alternatives of a oneof are optional fields, which has the same encoding. Tests compare them
+//! with the crate `opentelemetry-proto`.
 
 use prost::Message;
-use prost::encoding::{WireType, encode_key, encode_varint, fixed64, uint64};
 use serde::{Serialize, Serializer};
 
 /// The scope of what a pinbad pushes.
@@ -48,6 +47,166 @@ pub(crate) struct Status {
     pub(crate) message: String,
 }
 
+/// `ResourceMetrics`, `ResourceSpans`, which stand in field 1 of `Export...ServiceRequest`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OfResource {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) resource: Option<Resource>,
+    #[prost(message, repeated, tag = "2")]
+    pub(crate) scopes: Vec<OfScope>,
+}
+
+/// `Resource`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Resource {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) attributes: Vec<KeyValue>,
+}
+
+/// `ScopeMetrics`, `ScopeSpans`; its metrics or spans are encoded already.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct OfScope {
+    #[prost(message, optional, tag = "1")]
+    pub(crate) scope: Option<Scope>,
+    #[prost(bytes = "vec", repeated, tag = "2")]
+    pub(crate) items: Vec<Vec<u8>>,
+}
+
+/// `InstrumentationScope`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Scope {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, tag = "2")]
+    pub(crate) version: String,
+}
+
+/// `Metric` without its points, which follow in the field of their kind.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Metric {
+    #[prost(string, tag = "1")]
+    pub(crate) name: String,
+    #[prost(string, tag = "2")]
+    pub(crate) description: String,
+    #[prost(string, tag = "3")]
+    pub(crate) unit: String,
+}
+
+/// `Sum`; `ExponentialHistogram`, which is never monotonic; and `Gauge`, which has only the points.
+/// These are encoded already.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Points {
+    #[prost(bytes = "vec", repeated, tag = "1")]
+    pub(crate) points: Vec<Vec<u8>>,
+    #[prost(int32, tag = "2")]
+    pub(crate) temporality: i32,
+    #[prost(bool, tag = "3")]
+    pub(crate) is_monotonic: bool,
+}
+
+/// `NumberDataPoint`; times in nanoseconds since 1970.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct NumberPoint {
+    #[prost(fixed64, tag = "2")]
+    pub(crate) start: u64,
+    #[prost(fixed64, tag = "3")]
+    pub(crate) time: u64,
+    #[prost(double, optional, tag = "4")]
+    pub(crate) as_double: Option<f64>,
+    #[prost(sfixed64, optional, tag = "6")]
+    pub(crate) as_int: Option<i64>,
+    #[prost(message, repeated, tag = "7")]
+    pub(crate) attributes: Vec<KeyValue>,
+}
+
+/// `ExponentialHistogramDataPoint`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct HistogramPoint {
+    #[prost(message, repeated, tag = "1")]
+    pub(crate) attributes: Vec<KeyValue>,
+    #[prost(fixed64, tag = "2")]
+    pub(crate) start: u64,
+    #[prost(fixed64, tag = "3")]
+    pub(crate) time: u64,
+    #[prost(fixed64, tag = "4")]
+    pub(crate) count: u64,
+    #[prost(double, optional, tag = "5")]
+    pub(crate) sum: Option<f64>,
+    #[prost(sint32, tag = "6")]
+    pub(crate) scale: i32,
+    #[prost(fixed64, tag = "7")]
+    pub(crate) zero_count: u64,
+    #[prost(message, optional, tag = "8")]
+    pub(crate) positive: Option<Buckets>,
+    #[prost(message, repeated, tag = "11")]
+    pub(crate) exemplars: Vec<Exemplar>,
+    #[prost(double, tag = "14")]
+    pub(crate) zero_threshold: f64,
+}
+
+/// `Exemplar`; its time in nanoseconds since 1970.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Exemplar {
+    #[prost(fixed64, tag = "2")]
+    pub(crate) time: u64,
+    #[prost(double, optional, tag = "3")]
+    pub(crate) as_double: Option<f64>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub(crate) span_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "5")]
+    pub(crate) trace_id: Vec<u8>,
+}
+
+/// `Buckets`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Buckets {
+    #[prost(sint32, tag = "1")]
+    pub(crate) offset: i32,
+    #[prost(uint64, repeated, tag = "2")]
+    pub(crate) counts: Vec<u64>,
+}
+
+/// `Span`; times in nanoseconds since 1970.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Span {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) span_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "4")]
+    pub(crate) parent_span_id: Vec<u8>,
+    #[prost(string, tag = "5")]
+    pub(crate) name: String,
+    #[prost(int32, tag = "6")]
+    pub(crate) kind: i32,
+    #[prost(fixed64, tag = "7")]
+    pub(crate) start: u64,
+    #[prost(fixed64, tag = "8")]
+    pub(crate) end: u64,
+    #[prost(message, repeated, tag = "9")]
+    pub(crate) attributes: Vec<KeyValue>,
+    #[prost(message, repeated, tag = "13")]
+    pub(crate) links: Vec<Link>,
+    #[prost(message, optional, tag = "15")]
+    pub(crate) status: Option<SpanStatus>,
+}
+
+/// `Link`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct Link {
+    #[prost(bytes = "vec", tag = "1")]
+    pub(crate) trace_id: Vec<u8>,
+    #[prost(bytes = "vec", tag = "2")]
+    pub(crate) span_id: Vec<u8>,
+}
+
+/// `Status` of a span.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct SpanStatus {
+    #[prost(int32, tag = "3")]
+    pub(crate) code: i32,
+}
+
 /// Parses an id of `N` bytes, in hexadecimal; `None` if it is none, or zero.
 pub(crate) fn id<const N: usize>(text: &str) -> Option<[u8; N]> {
     let is_hex = text.len() == N.saturating_mul(2) && text.bytes().all(|it| it.is_ascii_hexdigit());
@@ -55,81 +214,43 @@ pub(crate) fn id<const N: usize>(text: &str) -> Option<[u8; N]> {
     number.to_be_bytes().last_chunk().copied()
 }
 
-/// Adds a text, an id or a message to a message.
-pub(crate) fn encode_bytes(number: u32, bytes: &[u8], to: &mut Vec<u8>) {
-    encode_key(number, WireType::LengthDelimited, to);
-    encode_varint(bytes.len() as u64, to);
-    to.extend_from_slice(bytes);
+/// `KeyValue`.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct KeyValue {
+    #[prost(string, tag = "1")]
+    pub(crate) key: String,
+    #[prost(message, optional, tag = "2")]
+    pub(crate) value: Option<AnyValue>,
 }
 
-/// An attribute: its name and value.
-pub(crate) type Attribute<'a> = (Cow<'a, str>, Value<'a>);
-
-/// The value of an attribute.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Value<'a> {
-    Text(&'a str),
-    Number(i64),
-    True,
+/// `AnyValue`: a string, a boolean or an integer.
+#[derive(Clone, PartialEq, Message)]
+pub(crate) struct AnyValue {
+    #[prost(string, optional, tag = "1")]
+    pub(crate) text: Option<String>,
+    #[prost(bool, optional, tag = "2")]
+    pub(crate) truth: Option<bool>,
+    #[prost(int64, optional, tag = "3")]
+    pub(crate) number: Option<i64>,
 }
 
-/// The encoded fields of a message, to which others are added by their numbers.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Fields(pub(crate) Vec<u8>);
-
-impl AsRef<[u8]> for Fields {
-    fn as_ref(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl Fields {
-    /// Adds a text, an id or a message.
-    pub(crate) fn push(&mut self, number: u32, bytes: impl AsRef<[u8]>) {
-        encode_bytes(number, bytes.as_ref(), &mut self.0);
+impl KeyValue {
+    fn new(key: impl Into<String>, value: AnyValue) -> Self {
+        Self { key: key.into(), value: Some(value) }
     }
 
-    /// Adds texts, ids or messages.
-    pub(crate) fn bytes(
-        mut self,
-        number: u32,
-        all: impl IntoIterator<Item = impl AsRef<[u8]>>,
-    ) -> Self {
-        all.into_iter().for_each(|bytes| self.push(number, bytes));
-        self
+    /// Creates a string attribute.
+    pub(crate) fn text(key: impl Into<String>, text: impl Into<String>) -> Self {
+        Self::new(key, AnyValue { text: Some(text.into()), ..AnyValue::default() })
     }
 
-    /// Adds a number of variable length.
-    pub(crate) fn varint(mut self, number: u32, value: u64) -> Self {
-        uint64::encode(number, &value, &mut self.0);
-        self
+    /// Creates an integer attribute.
+    pub(crate) fn number(key: impl Into<String>, number: i64) -> Self {
+        Self::new(key, AnyValue { number: Some(number), ..AnyValue::default() })
     }
 
-    /// Adds a number of eight bytes.
-    pub(crate) fn fixed(mut self, number: u32, value: u64) -> Self {
-        fixed64::encode(number, &value, &mut self.0);
-        self
-    }
-
-    /// Adds a floating-point number.
-    pub(crate) fn double(self, number: u32, value: f64) -> Self {
-        self.fixed(number, value.to_bits())
-    }
-
-    /// Adds attributes.
-    pub(crate) fn attributes<'a>(
-        self,
-        number: u32,
-        all: impl IntoIterator<Item = (impl AsRef<str>, Value<'a>)>,
-    ) -> Self {
-        let pairs = all.into_iter().map(|(name, value)| {
-            let value = match value {
-                Value::Text(text) => Self::default().bytes(1, [text]),
-                Value::True => Self::default().varint(2, 1),
-                Value::Number(number) => Self::default().varint(3, number.cast_unsigned()),
-            };
-            Self::default().bytes(1, [name.as_ref()]).bytes(2, [value])
-        });
-        self.bytes(number, pairs)
+    /// Creates an attribute that is true.
+    pub(crate) fn truth(key: impl Into<String>) -> Self {
+        Self::new(key, AnyValue { truth: Some(true), ..AnyValue::default() })
     }
 }

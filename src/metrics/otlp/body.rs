@@ -3,9 +3,14 @@
 
 use std::io::Write as _;
 
-use crate::input::otlp::messages::{Fields, OWN_SCOPE};
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use prost::Message;
+use prost::encoding::message;
+
+use crate::input::otlp::messages::{
+    Metric, OWN_SCOPE, OfResource, OfScope, Points, Resource, Scope,
+};
 
 /// The content of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,13 +58,12 @@ pub(super) enum Kind {
 /// Packs points, and then spans, into bodies.
 #[derive(Debug, Default)]
 pub(super) struct Bodies {
-    resource: Fields,
+    resource: Resource,
     is_delta: bool,
     is_packed: bool,
-    /// Metrics, each with the points of the open body.
-    metrics: Vec<(Fields, Kind, Fields)>,
-    /// The scope with the spans of the open body.
-    spans: Fields,
+    /// Metrics with the encoded points of the open body.
+    metrics: Vec<(Metric, Kind, Vec<Vec<u8>>)>,
+    spans: Vec<Vec<u8>>,
     points: usize,
     bytes: usize,
     done: Vec<Body>,
@@ -67,7 +71,7 @@ pub(super) struct Bodies {
 
 impl Bodies {
     /// Creates an empty packer.
-    pub(super) fn new(resource: Fields, is_delta: bool, is_packed: bool) -> Self {
+    pub(super) fn new(resource: Resource, is_delta: bool, is_packed: bool) -> Self {
         Self { resource, is_delta, is_packed, ..Self::default() }
     }
 
@@ -76,36 +80,41 @@ impl Bodies {
     pub(super) fn metric(&mut self, name: &str, help: &str, unit: &str, kind: Kind) -> usize {
         let name = name.strip_prefix("pinbad_").unwrap_or(name);
         let is_of_rows = ["request_", "timer_"].iter().any(|it| name.starts_with(it));
-        let name = format!("pinbad.{}", name.replacen('_', ".", is_of_rows.into()));
-        let metric = Fields::default().bytes(1, [&*name]).bytes(2, [help]).bytes(3, [unit]);
-        self.metrics.push((metric, kind, Fields::default()));
+        let metric = Metric {
+            name: format!("pinbad.{}", name.replacen('_', ".", is_of_rows.into())),
+            description: help.to_owned(),
+            unit: unit.to_owned(),
+        };
+        self.metrics.push((metric, kind, Vec::new()));
         self.metrics.len() - 1
     }
 
     /// Adds a point to a metric.
-    pub(super) fn point(&mut self, metric: usize, point: Fields) {
-        self.make_room(&point);
-        self.metrics[metric].2.push(1, point);
+    pub(super) fn point(&mut self, metric: usize, point: &impl Message) {
+        let point = self.encoded(point);
+        self.metrics[metric].2.push(point);
     }
 
     /// Adds a span; no point may follow it.
-    pub(super) fn span(&mut self, span: Fields) {
-        if self.spans.0.is_empty() {
+    pub(super) fn span(&mut self, span: &impl Message) {
+        if self.spans.is_empty() {
             self.end_body();
         }
-        self.make_room(&span);
-        self.spans.push(2, span);
+        let span = self.encoded(span);
+        self.spans.push(span);
     }
 
-    /// Makes room for a point or span in the open body.
-    fn make_room(&mut self, item: &Fields) {
+    /// Encodes a point or span, for which there is room in the open body then.
+    fn encoded(&mut self, item: &impl Message) -> Vec<u8> {
+        let item = item.encode_to_vec();
         // Preceded by its field number and length.
-        let bytes = item.0.len() + 6;
+        let bytes = item.len() + 6;
         if self.points == POINTS_MAX || self.bytes + bytes > BODY_BYTES_MAX - (64 << 10) {
             self.end_body();
         }
         self.points += 1;
         self.bytes += bytes;
+        item
     }
 
     fn end_body(&mut self) {
@@ -116,20 +125,25 @@ impl Bodies {
         }
         let temporality = if self.is_delta { 1 } else { 2 };
         let mut items = std::mem::take(&mut self.spans);
-        let signal = if items.0.is_empty() { Signal::Metrics } else { Signal::Traces };
-        for (metric, kind, points) in self.metrics.iter_mut().filter(|it| !it.2.0.is_empty()) {
-            let points = std::mem::take(points);
-            let points = match kind {
-                Kind::Gauge => points,
-                Kind::Sum => points.varint(2, temporality).varint(3, 1),
-                Kind::Histogram => points.varint(2, temporality),
+        let signal = if items.is_empty() { Signal::Metrics } else { Signal::Traces };
+        for (metric, kind, points) in self.metrics.iter_mut().filter(|it| !it.2.is_empty()) {
+            let points = Points {
+                points: std::mem::take(points),
+                temporality: if *kind == Kind::Gauge { 0 } else { temporality },
+                is_monotonic: *kind == Kind::Sum,
             };
-            items.push(2, metric.clone().bytes(*kind as u32, [points]));
+            let mut item = metric.encode_to_vec();
+            message::encode(*kind as u32, &points, &mut item);
+            items.push(item);
         }
-        let scope = Fields::default().bytes(1, [OWN_SCOPE]).bytes(2, [env!("CARGO_PKG_VERSION")]);
-        let of_resource = Fields::default().bytes(1, [&self.resource]);
-        let of_resource = of_resource.bytes(2, [items.bytes(1, [scope])]);
-        let mut bytes = Fields::default().bytes(1, [of_resource]).0;
+        let scope =
+            Scope { name: OWN_SCOPE.to_owned(), version: env!("CARGO_PKG_VERSION").to_owned() };
+        let of_resource = OfResource {
+            resource: Some(self.resource.clone()),
+            scopes: vec![OfScope { scope: Some(scope), items }],
+        };
+        let mut bytes = Vec::new();
+        message::encode(1, &of_resource, &mut bytes);
         if self.is_packed {
             let mut packed = GzEncoder::new(Vec::new(), Compression::fast());
             // Writing to a Vec cannot fail.

@@ -4,9 +4,7 @@
 //! All counts of a report's bucket go to the bucket that contains its middle, so counts stay exact
 //! and no value moves by more than one bucket.
 
-use prost::encoding::encode_varint;
-
-use crate::input::otlp::messages::Fields;
+use crate::input::otlp::messages::{Buckets, HistogramPoint};
 use crate::report::histogram::BucketLayout;
 
 /// Maximum number of buckets, as in the SDKs.
@@ -88,15 +86,15 @@ impl Exponential {
         index(layout, layout.bucket(us)).map(|index| index >> self.halvings)
     }
 
-    /// Adds the scale and the counts to a point.
-    pub(super) fn encode(&self, point: Fields) -> Fields {
-        // Zigzag: the sign is the last bit.
-        let signed = |it: i32| u64::from(((it << 1) ^ (it >> 31)).cast_unsigned());
-        let mut counts = Vec::new();
-        self.counts.iter().for_each(|it| encode_varint(*it, &mut counts));
-        let buckets = Fields::default().varint(1, signed(self.offset)).bytes(2, [counts]);
-        let point = point.fixed(4, self.zero + self.counts.iter().sum::<u64>());
-        point.varint(6, signed(self.scale())).fixed(7, self.zero).bytes(8, [buckets])
+    /// Creates a point with the histogram's scale and counts.
+    pub(super) fn point(&self) -> HistogramPoint {
+        HistogramPoint {
+            scale: self.scale(),
+            zero_count: self.zero,
+            count: self.zero + self.counts.iter().sum::<u64>(),
+            positive: Some(Buckets { offset: self.offset, counts: self.counts.clone() }),
+            ..HistogramPoint::default()
+        }
     }
 }
 

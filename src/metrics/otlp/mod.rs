@@ -34,13 +34,13 @@ pub use self::counters::{GivenUp, PushCounters};
 use self::own::Own;
 use self::rows::{BYTES_MAX, Rows};
 pub use self::server::urls;
-use self::server::{ANSWER_MAX, Server};
+use self::server::{ANSWER_MAX, Outcome, Server};
 use self::traces::Traces;
 use crate::backoff::BackOff;
 use crate::clock::Clock;
 use crate::config::{Config, OtlpConfig, OtlpTemporality, OtlpTraces};
 use crate::delta::{RowReader, Second};
-use crate::input::otlp::messages::{Fields, INSTANCE_ID, Value};
+use crate::input::otlp::messages::{INSTANCE_ID, KeyValue, Resource};
 use crate::merger::SharedLive;
 use crate::metrics::exemplars::NewRequests;
 use crate::profile::this_host;
@@ -86,7 +86,7 @@ pub(crate) struct Pusher {
     /// Not yet looked at for exemplars.
     requests: NewRequests,
     traces: Option<Traces>,
-    resource: Fields,
+    resource: Resource,
     config: OtlpConfig,
     queue: VecDeque<Arc<Body>>,
     /// Time on the monotonic clock when all rows were last sent.
@@ -148,8 +148,8 @@ impl Push {
         let own = Own::begin(&before, (!rows.is_delta).then_some(rows.open.start_ms));
         // The series thread waits for them with the lock of the pool.
         drop(rows);
-        let resource = resource_attributes(config);
-        let resource = resource.iter().map(|(name, is)| (name, Value::Text(is)));
+        let attributes = resource_attributes(config).into_iter();
+        let attributes = attributes.map(|(name, is)| KeyValue::text(name, is)).collect();
         Pusher {
             push: self.clone(),
             clock: Arc::clone(clock),
@@ -157,7 +157,7 @@ impl Push {
             own_numbers,
             requests: NewRequests::of(live, clock),
             traces: Traces::of(config, live, clock),
-            resource: Fields::default().attributes(1, resource),
+            resource: Resource { attributes },
             config: config.otlp.clone(),
             queue: VecDeque::new(),
             all_ms: clock.mono_ms(),
@@ -206,8 +206,8 @@ impl Pusher {
             && let Some(body) = self.queue.front().map(Arc::clone)
         {
             match self.push.server.post(&body, left()) {
-                Ok(given_up) => self.ended(given_up),
-                Err((_, after)) => {
+                Outcome::Decided(given_up) => self.ended(given_up),
+                Outcome::Later(_, after) => {
                     thread::sleep(after.unwrap_or_default().max(NAP).min(left()));
                 }
             }
@@ -247,7 +247,9 @@ impl Pusher {
         self.own.cut(&(self.own_numbers)(), &interval, &mut bodies);
         let left_out = self.traces.as_mut().map_or(0, |it| it.cut(&mut bodies));
         counters.traces_left_out.add(left_out);
-        self.all_ms = if all { now_ms } else { self.all_ms };
+        if all {
+            self.all_ms = now_ms;
+        }
         for body in bodies.end() {
             let (.., waiting) = counters.of(body.signal);
             waiting.set(waiting.get() + body.points);
@@ -266,15 +268,15 @@ impl Pusher {
             self.back_off.end();
             return false;
         };
-        match outcome.unwrap_or_else(|problem| Err((problem, None))) {
-            Ok(given_up) => {
+        match outcome.unwrap_or_else(|problem| Outcome::Later(problem, None)) {
+            Outcome::Decided(given_up) => {
                 if self.back_off.succeeded() {
                     info!(url = self.url(body.signal), "The server accepts what is pushed again.");
                 }
                 self.ended(given_up);
                 !stop.requested()
             }
-            Err((problem, after)) => {
+            Outcome::Later(problem, after) => {
                 if self.back_off.failed(self.clock.mono_ms(), after) {
                     warn!(url = self.url(body.signal), problem, "Cannot push; trying again.");
                 }

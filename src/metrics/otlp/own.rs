@@ -4,7 +4,7 @@
 use prometheus_client::registry::Unit;
 
 use super::body::{self, Bodies, Interval};
-use crate::input::otlp::messages::{Fields, Value};
+use crate::input::otlp::messages::{KeyValue, NumberPoint};
 use crate::metrics::status::{counts, numbers};
 use crate::telemetry::reading::{Group, Kind, SeriesCounts};
 
@@ -37,20 +37,21 @@ impl Own {
             let help = number.reading.help.trim_end_matches('.');
             let metric = bodies.metric(&number.name, help, unit, kind);
             for (labels, value) in number.values {
-                let attributes = labels.iter().map(|(name, is)| (name, Value::Text(is)));
-                let point = Fields::default().fixed(3, time).attributes(7, attributes);
-                let point = if is_count {
+                let attributes = labels.iter().map(|(name, is)| KeyValue::text(name, is)).collect();
+                let mut point = NumberPoint { time, attributes, ..NumberPoint::default() };
+                if is_count {
                     let told = self.told.get(&(number.name.clone(), labels)).copied();
                     let now = value.as_u64().unwrap_or_default();
                     let gained = now.saturating_sub(told.unwrap_or_default());
-                    point.fixed(2, start).fixed(6, gained.min(i64::MAX as u64))
+                    point.start = start;
+                    point.as_int = gained.try_into().ok().or(Some(i64::MAX));
                 } else if let Some(value) = value.as_f64() {
-                    point.double(4, value / number.per_unit)
+                    point.as_double = Some(value / number.per_unit);
                 } else {
                     // A text.
                     continue;
-                };
-                bodies.point(metric, point);
+                }
+                bodies.point(metric, &point);
             }
         }
         if self.started_ms.is_none() {

@@ -11,7 +11,6 @@
 //!
 //! Bounded by [`ROWS_MAX`] and [`BYTES_MAX`]: rows beyond are added up in `(other)`.
 
-use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -21,7 +20,7 @@ use hashbrown::HashMap;
 use super::body::{Bodies, Interval, Kind};
 use super::exponential::{Exponential, zero_threshold};
 use crate::delta::{RowDelta, RowReader, Second};
-use crate::input::otlp::messages::{Attribute, Fields, Value};
+use crate::input::otlp::messages::{Exemplar, HistogramPoint, KeyValue, NumberPoint};
 use crate::metrics::exemplars::{self, Traced};
 use crate::metrics::rows::{COUNTERS, DURATIONS, Measures, each_time};
 use crate::report::definition::{Definition, Field, Key, KeySource, Level};
@@ -98,38 +97,39 @@ const fn field_attribute(field: Field) -> &'static str {
 
 /// Returns the attribute of each key: tags have their own name unless it is taken.
 fn key_attributes(keys: &[Key]) -> Vec<String> {
-    let field_or_tag = |key: &Key| match &key.source {
-        KeySource::Field(field) => Ok(field_attribute(*field)),
-        KeySource::RequestTag(tag)
-        | KeySource::TimerTag(tag)
-        | KeySource::TimerTagOrField(tag, _) => Err(tag.clone()),
-    };
+    let fields = keys.iter().filter_map(|key| match key.source {
+        KeySource::Field(field) => Some(field_attribute(field)),
+        _ => None,
+    });
     // All three names are taken, whether or not a row has them.
-    let fields = keys.iter().filter_map(|key| field_or_tag(key).ok());
     let taken = [CPU_MODE, OVERFLOW, REPORT].into_iter().chain(fields);
     let mut taken: Vec<String> = taken.map(str::to_owned).collect();
-    let attributes = keys.iter().map(|key| {
-        field_or_tag(key).map(str::to_owned).unwrap_or_else(|tag| {
-            taken.push(unique_name(&tag, |name| taken.iter().any(|it| it == name)).into_owned());
-            taken.last().cloned().unwrap_or_default()
-        })
+    let attributes = keys.iter().map(|key| match &key.source {
+        KeySource::Field(field) => field_attribute(*field).to_owned(),
+        KeySource::RequestTag(tag)
+        | KeySource::TimerTag(tag)
+        | KeySource::TimerTagOrField(tag, _) => {
+            let name = unique_name(tag, |name| taken.iter().any(|it| it == name));
+            taken.push(name.clone());
+            name
+        }
     });
     attributes.collect()
 }
 
 /// Returns a name that is not taken: that of the tag, with `pinbad.` before it until it is not.
-fn unique_name(tag: &str, is_taken: impl Fn(&str) -> bool) -> Cow<'_, str> {
-    let mut name = Cow::Borrowed(tag);
+fn unique_name(tag: &str, is_taken: impl Fn(&str) -> bool) -> String {
+    let mut name = tag.to_owned();
     while is_taken(&name) {
-        name.to_mut().insert_str(0, "pinbad.");
+        name.insert_str(0, "pinbad.");
     }
     name
 }
 
 /// Adds a tag to attributes, under a name that is not taken.
-pub(super) fn push_unique<'a>(attributes: &mut Vec<Attribute<'a>>, tag: &'a str, value: &'a str) {
-    let name = unique_name(tag, |name| attributes.iter().any(|it| it.0 == name));
-    attributes.push((name, Value::Text(value)));
+pub(super) fn push_unique(attributes: &mut Vec<KeyValue>, tag: &str, value: &str) {
+    let name = unique_name(tag, |name| attributes.iter().any(|it| it.key == name));
+    attributes.push(KeyValue::text(name, value));
 }
 
 impl ReportRows {
@@ -180,13 +180,13 @@ impl ReportRows {
     }
 
     /// Returns the attributes of a row.
-    fn attributes_of<'a>(&'a self, id: u64, row: &'a Row) -> Vec<(&'a str, Value<'a>)> {
-        let overflow = (id == OTHER_ID).then_some((OVERFLOW, Value::True));
-        let report = (REPORT, Value::Text(&self.definition.name));
+    fn attributes_of(&self, id: u64, row: &Row) -> Vec<KeyValue> {
+        let overflow = (id == OTHER_ID).then(|| KeyValue::truth(OVERFLOW));
+        let report = KeyValue::text(REPORT, self.definition.name.as_str());
         let keys = self.definition.keys.iter().zip(&self.key_attributes).zip(key_texts(&row.key));
         let keys = keys.map(|((key, name), text)| match (&key.source, text.parse()) {
-            (KeySource::Field(Field::Status), Ok(status)) => (&**name, Value::Number(status)),
-            _ => (&**name, Value::Text(text)),
+            (KeySource::Field(Field::Status), Ok(status)) => KeyValue::number(name, status),
+            _ => KeyValue::text(name, text),
         });
         overflow.into_iter().chain([report]).chain(keys).collect()
     }
@@ -232,30 +232,36 @@ impl Rows {
                 let (start, time) = self.open.times(report.start_ms);
                 for (id, row) in report.rows.iter().filter(|it| all || it.1.is_changed) {
                     let attributes = report.attributes_of(*id, row);
-                    let point = |number| {
-                        let times = Fields::default().fixed(2, start).fixed(3, time);
-                        times.attributes(number, attributes.iter().copied())
-                    };
+                    let keys = attributes.len();
+                    let mut point =
+                        NumberPoint { start, time, attributes, ..NumberPoint::default() };
                     for (metric, measures) in &counters {
                         for (mode, measure) in *measures {
                             let number = measure.of(&row.totals);
                             if self.is_delta && number == 0 {
                                 continue;
                             }
-                            let mode = mode.map(|it| (CPU_MODE, Value::Text(it)));
-                            let point = point(7).attributes(7, mode);
-                            let point = match measure.unit() {
-                                Unit::Seconds => point.double(4, number as f64 / 1e6),
-                                _ => point.fixed(6, number.min(i64::MAX as u128) as u64),
-                            };
-                            bodies.point(*metric, point);
+                            let is_time = measure.unit() == Unit::Seconds;
+                            let whole = i64::try_from(number).unwrap_or(i64::MAX);
+                            point.as_double = is_time.then_some(number as f64 / 1e6);
+                            point.as_int = (!is_time).then_some(whole);
+                            point.attributes.extend(mode.map(|it| KeyValue::text(CPU_MODE, it)));
+                            bodies.point(*metric, &point);
+                            point.attributes.truncate(keys);
                         }
                     }
                     let of_row = traced.get(&*row.key).filter(|_| row.is_changed);
                     let of_row = of_row.map(|it| exemplars_of(it, &row.times, definition));
-                    let point = row.times.encode(point(1)).double(5, row.totals.time as f64 / 1e6);
-                    let point = point.bytes(11, of_row.unwrap_or_default());
-                    bodies.point(durations, point.double(14, report.zero_threshold));
+                    let point = HistogramPoint {
+                        exemplars: of_row.unwrap_or_default(),
+                        attributes: point.attributes,
+                        start,
+                        time,
+                        sum: Some(row.totals.time as f64 / 1e6),
+                        zero_threshold: report.zero_threshold,
+                        ..row.times.point()
+                    };
+                    bodies.point(durations, &point);
                 }
             }
         }
@@ -330,14 +336,9 @@ impl RowReader for Rows {
 }
 
 /// Returns an exemplar for each bucket that has one.
-fn exemplars_of(traced: &[&Traced], times: &Exponential, definition: &Definition) -> Vec<Fields> {
+fn exemplars_of(traced: &[&Traced], times: &Exponential, definition: &Definition) -> Vec<Exemplar> {
     let mut buckets = HashSet::new();
     let bucket = |it: &Traced| times.index_of(&definition.buckets, it.time_us);
     let first = traced.iter().filter(|it| buckets.insert(bucket(it)));
-    let exemplar = |it: &&Traced| {
-        let exemplar = Fields::default().fixed(2, it.end_ms * 1_000_000);
-        let exemplar = exemplar.double(3, it.time_us as f64 / 1e6);
-        exemplar.bytes(4, it.span_id).bytes(5, [it.trace_id])
-    };
-    first.take(POINT_MAX).map(exemplar).collect()
+    first.take(POINT_MAX).map(|it| it.exemplar.clone()).collect()
 }

@@ -28,10 +28,15 @@ const HEADERS_BYTES_MAX: usize = 16 << 10;
 /// Reserved headers, which are set with the body.
 const RESERVED: [&str; 4] = ["content-type", "content-encoding", "content-length", "host"];
 
-/// The server's decision on a body, accepted or refused for good: why points are given up, how many
-/// at most, and its message. An error is to be retried: its reason, and the delay that the server
-/// asks for.
-pub(super) type Outcome = Result<(GivenUp, u64, String), (String, Option<Duration>)>;
+/// The server's decision on a body.
+#[derive(Debug, PartialEq)]
+pub(super) enum Outcome {
+    /// Accepted or refused for good: why points are given up, how many at most, and the server's
+    /// message.
+    Decided((GivenUp, u64, String)),
+    /// To be retried, with the reason and the delay that the server asks for.
+    Later(String, Option<Duration>),
+}
 
 /// The server.
 #[derive(Debug)]
@@ -75,9 +80,9 @@ impl Server {
         let request = request.config().timeout_global(Some(patience)).build();
         let outcome = match request.send(&body.bytes) {
             Ok(mut answer) => outcome(&mut answer),
-            Err(error) => Err((roots::problem(&error), None)),
+            Err(error) => Outcome::Later(roots::problem(&error), None),
         };
-        if !matches!(outcome, Ok((GivenUp::Partial, ..)))
+        if !matches!(outcome, Outcome::Decided((GivenUp::Partial, ..)))
             && let Some(Ok(headers)) = self.headers_file.as_deref().map(read_headers)
         {
             *self.headers.lock() = headers;
@@ -117,10 +122,10 @@ fn outcome(answer: &mut Response<ureq::Body>) -> Outcome {
             let partial = Answer::decode(&*body).ok().and_then(|it| it.partial_success);
             let PartialSuccess { rejected, error_message } = partial.unwrap_or_default();
             let rejected = u64::try_from(rejected).unwrap_or_default();
-            Ok((GivenUp::Partial, rejected, error_message))
+            Outcome::Decided((GivenUp::Partial, rejected, error_message))
         }
-        429 | 502..=504 => Err((said(), after.as_ref().and_then(retry_after))),
-        _ => Ok((GivenUp::Refused, u64::MAX, said())),
+        429 | 502..=504 => Outcome::Later(said(), after.as_ref().and_then(retry_after)),
+        _ => Outcome::Decided((GivenUp::Refused, u64::MAX, said())),
     }
 }
 
@@ -193,7 +198,8 @@ mod tests {
         let page = format!("<html>no such tenant\n{}", "x".repeat(100_000));
         let answer = Response::builder().status(400).body(ureq::Body::builder().data(page));
         let problem = "it answered 400 <html>no such tenant".to_owned();
-        assert_eq!(outcome(&mut answer.unwrap()), Ok((GivenUp::Refused, u64::MAX, problem)));
+        let refused = Outcome::Decided((GivenUp::Refused, u64::MAX, problem));
+        assert_eq!(outcome(&mut answer.unwrap()), refused);
     }
 
     #[test]

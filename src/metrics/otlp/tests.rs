@@ -17,6 +17,7 @@ use super::exponential::Exponential;
 use super::own::Own;
 use super::*;
 use crate::clock::ManualClock;
+use crate::input::otlp::messages::{HistogramPoint, NumberPoint};
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, RejectReason, TextLimits};
 use crate::merger::test_harness::{self, Limits};
@@ -30,7 +31,7 @@ use crate::telemetry::reading::{Kind, Reading};
 const INTERVAL: Interval = Interval { start_ms: 1_000, end_ms: 11_000 };
 
 fn bodies(is_delta: bool) -> Bodies {
-    let resource = Fields::default().attributes(1, [("service.name", Value::Text("pinbad"))]);
+    let resource = Resource { attributes: vec![KeyValue::text("service.name", "pinbad")] };
     Bodies::new(resource, is_delta, false)
 }
 
@@ -49,18 +50,27 @@ fn the_crate_reads_every_field() {
     let kind = PointKind::Histogram;
     let durations = bodies.metric("pinbad_request_duration", "Request times", "s", kind);
     let (start, time) = INTERVAL.times(500);
-    let attributes = [
-        ("http.route", Value::Text("/a")),
-        ("http.response.status_code", Value::Number(404)),
-        ("otel.metric.overflow", Value::True),
-    ];
-    let point = Fields::default().attributes(1, attributes).fixed(2, start).fixed(3, time);
-    bodies.point(durations, times.encode(point).double(5, 0.75).double(14, 0.25));
+    let point = HistogramPoint {
+        attributes: vec![
+            KeyValue::text("http.route", "/a"),
+            KeyValue::number("http.response.status_code", 404),
+            KeyValue::truth("otel.metric.overflow"),
+        ],
+        start,
+        time,
+        count: 12,
+        sum: Some(0.75),
+        zero_threshold: 0.25,
+        ..times.point()
+    };
+    bodies.point(durations, &point);
     let sizes = "Document sizes";
     let traffic = bodies.metric("pinbad_request_traffic", sizes, "By", PointKind::Sum);
     let waiting = bodies.metric("temp_pool", "Waiting", "", PointKind::Gauge);
-    bodies.point(waiting, Fields::default().fixed(3, time).double(4, 0.0));
-    bodies.point(traffic, Fields::default().fixed(2, start).fixed(3, time).fixed(6, 0));
+    let point = NumberPoint { time, as_double: Some(0.0), ..NumberPoint::default() };
+    bodies.point(waiting, &point);
+    let point = NumberPoint { start, time, as_int: Some(0), ..NumberPoint::default() };
+    bodies.point(traffic, &point);
     let bodies = bodies.end();
     assert_eq!((bodies.len(), bodies[0].points), (1, 3));
     let decoded = decoded(&bodies);
@@ -119,8 +129,9 @@ fn bodies_have_2000_points_at_most_and_4_mib() {
     bodies.metric("pinbad_request_traffic", "", "By", PointKind::Sum);
     let long = "x".repeat(10_000);
     for nth in 0..4_500 {
-        let text = Value::Text(if nth < 4_000 { "" } else { &long });
-        bodies.point(errors, Fields::default().attributes(7, [("a", text)]));
+        let attributes = vec![KeyValue::text("a", if nth < 4_000 { "" } else { &long })];
+        let point = NumberPoint { attributes, ..NumberPoint::default() };
+        bodies.point(errors, &point);
     }
     let bodies = bodies.end();
     let points: Vec<u64> = bodies.iter().map(|it| it.points).collect();

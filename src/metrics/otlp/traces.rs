@@ -14,12 +14,13 @@ use std::sync::Arc;
 
 use ahash::RandomState;
 use hashbrown::HashMap;
+use prost::Message as _;
 
 use super::body::Bodies;
 use super::rows::push_unique;
 use crate::clock::Clock;
 use crate::config::{Config, OtlpTraces};
-use crate::input::otlp::messages::{Attribute, Fields, Value, id};
+use crate::input::otlp::messages::{KeyValue, Link, Span, SpanStatus, id};
 use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
 use crate::metrics::exemplars::{NewRequests, SPAN_ID, TRACE_ID, end_ms};
@@ -40,9 +41,9 @@ const ERRORS_MAX: usize = 100;
 /// Most requests copied while the lock is held once.
 const COPIED: usize = 64;
 
-const SERVER: u64 = 2;
-const INTERNAL: u64 = 1;
-const ERROR: u64 = 2;
+const SERVER: i32 = 2;
+const INTERNAL: i32 = 1;
+const ERROR: i32 = 2;
 
 /// Chooses requests, and makes spans of them.
 pub(super) struct Traces {
@@ -103,73 +104,74 @@ impl Traces {
             for id in ids {
                 let row = live.pool.requests.get(*id);
                 let spans = row.map_or_else(Vec::new, |row| self.spans(&live.pool, *id, &row));
-                let more: usize = spans.iter().map(|span| span.0.len()).sum();
+                let more: usize = spans.iter().map(Span::encoded_len).sum();
                 if spans.is_empty() || bytes + more > BYTES_MAX {
                     left_out += 1;
                     continue;
                 }
                 bytes += more;
-                spans.into_iter().for_each(|span| bodies.span(span));
+                spans.iter().for_each(|span| bodies.span(span));
             }
         }
         left_out
     }
 
     /// Makes the spans of a request.
-    fn spans(&self, pool: &Pool, request_id: u64, row: &RequestRow) -> Vec<Fields> {
+    fn spans(&self, pool: &Pool, request_id: u64, row: &RequestRow) -> Vec<Span> {
         let request = pool.resolve((0, request_id), row);
         let end = end_ms(&*self.requests.clock, row) * 1_000_000;
         let start = end.saturating_sub(request.time_us * 1_000);
-        let new_id = |nth: usize| self.ids.hash_one((request_id, nth)).max(1).to_be_bytes();
-        let trace_id = [new_id(0), new_id(1)].concat();
-        // The first one is that of the request.
-        let span = |nth: usize, (start, end), name: &str, attributes: Vec<Attribute<'_>>| {
-            let parent = (nth > 0).then(|| new_id(2));
-            Fields::default()
-                .bytes(1, [&trace_id])
-                .bytes(2, [new_id(2 + nth)])
-                .bytes(4, parent)
-                .bytes(5, [name])
-                .varint(6, if nth == 0 { SERVER } else { INTERNAL })
-                .fixed(7, start)
-                .fixed(8, end)
-                .attributes(9, attributes)
-        };
-        let mut attributes: Vec<Attribute<'_>> = vec![
-            ("host.name".into(), Value::Text(request.hostname)),
-            ("server.address".into(), Value::Text(request.server_name)),
-            ("http.route".into(), Value::Text(request.script_name)),
-            ("http.response.status_code".into(), Value::Number(request.status.into())),
-            ("http.response.body.size".into(), Value::Number(request.document_size.into())),
-            ("pinbad.request.id".into(), Value::Number(request_id.cast_signed())),
-            (SYNTHETIC.into(), Value::True),
+        let mut attributes = vec![
+            KeyValue::text("host.name", request.hostname),
+            KeyValue::text("server.address", request.server_name),
+            KeyValue::text("http.route", request.script_name),
+            KeyValue::number("http.response.status_code", request.status.into()),
+            KeyValue::number("http.response.body.size", request.document_size.into()),
+            KeyValue::number("pinbad.request.id", request_id.cast_signed()),
+            KeyValue::truth(SYNTHETIC),
         ];
-        attributes.extend(request.schema.map(|it| ("url.scheme".into(), Value::Text(it))));
+        attributes.extend(request.schema.map(|schema| KeyValue::text("url.scheme", schema)));
+        let tag = |name| request.tags.get(name);
+        let link = tag(TRACE_ID).and_then(id::<16>).zip(tag(SPAN_ID).and_then(id::<8>));
+        let link = link.map(|(trace, span)| Link { trace_id: trace.into(), span_id: span.into() });
         for (name, value) in request.tags.pairs() {
             push_unique(&mut attributes, name, value);
         }
-        let tag = |name| request.tags.get(name);
-        let link = tag(TRACE_ID).and_then(id::<16>).zip(tag(SPAN_ID).and_then(id::<8>));
-        let link = link.map(|(trace, span)| Fields::default().bytes(1, [trace]).bytes(2, [span]));
+        let new_id = |nth: usize| self.ids.hash_one((request_id, nth)).max(1).to_be_bytes();
+        let trace_id = [new_id(0), new_id(1)].concat();
+        // The first one is that of the request.
+        let span = |nth: usize, (start, end), name, attributes| Span {
+            trace_id: trace_id.clone(),
+            span_id: new_id(2 + nth).into(),
+            parent_span_id: if nth == 0 { Vec::new() } else { new_id(2).into() },
+            kind: if nth == 0 { SERVER } else { INTERNAL },
+            name,
+            start,
+            end,
+            attributes,
+            ..Span::default()
+        };
         let is_error = request.status >= self.error_status;
-        let status = is_error.then(|| Fields::default().varint(3, ERROR));
-        let root = span(0, (start, end), request.script_name, attributes);
-        let mut spans = vec![root.bytes(13, link).bytes(15, status)];
+        let root = Span {
+            links: link.into_iter().collect(),
+            status: is_error.then_some(SpanStatus { code: ERROR }),
+            ..span(0, (start, end), request.script_name.to_owned(), attributes)
+        };
         let mut laid_out_us = 0;
+        let mut spans = vec![root];
         for (nth, timer) in (1..).zip(pool.resolve_timers(row)) {
             let known = timer.rusage.start_us();
             let start = start + known.unwrap_or(laid_out_us) * 1_000;
             laid_out_us += timer.value_us;
-            let mut attributes =
-                vec![("pinbad.hits".into(), Value::Number(timer.hit_count.into()))];
-            attributes.extend(known.is_none().then_some((SYNTHETIC.into(), Value::True)));
+            let mut attributes = vec![KeyValue::number("pinbad.hits", timer.hit_count.into())];
+            attributes.extend(known.is_none().then(|| KeyValue::truth(SYNTHETIC)));
             for (tag, value) in timer.tags.pairs() {
                 push_unique(&mut attributes, tag, value);
             }
             let values = timer.tags.pairs().map(|(_, value)| value).filter(|it| !it.is_empty());
             let name = values.collect::<Vec<_>>().join(" ");
             let end = start + timer.value_us * 1_000;
-            spans.push(span(nth, (start, end), &name, attributes));
+            spans.push(span(nth, (start, end), name, attributes));
         }
         spans
     }
