@@ -291,7 +291,7 @@ fn traffic(plan: &MemoryPlan) -> Finding {
         format!("{secs:.1} s at {}/s", backlog.packets_per_second)
     });
     let backlog = joined(backlog, ", ");
-    Finding::right("buffers", format!("when nothing is read from them they last {backlog}"))
+    Finding::right("buffers", format!("while the daemon stands still they hold {backlog}"))
 }
 
 /// Checks whether connections and sockets fit the limit of descriptors.

@@ -324,7 +324,7 @@ fn the_doctor_prints_the_sysctl_for_a_buffer_that_is_not_granted() {
     assert!(said.out.contains("better  UDP"), "{said:?}");
     assert_has!(said.out => format!("sysctl -w net.core.rmem_max={asked}"));
     let expected = 1.0 + kernel_seconds(3, asked / 2);
-    let span = format!("they last {expected:.1} s at 10000/s");
+    let span = format!("they hold {expected:.1} s at 10000/s");
     assert!(said.out.contains(&span), "{span}: {said:?}");
 }
 
