@@ -459,7 +459,7 @@ SELECT status DIV 1000 AS hostname, COUNT(*) FROM request GROUP BY hostname HAVI
 SELECT COALESCE(hostname, 'all') AS hostname, COUNT(*) FROM request GROUP BY hostname WITH ROLLUP
 WITH a AS (SELECT 1 AS x) SELECT a.x, (WITH a AS (SELECT 7 AS x) SELECT a.x + 1 FROM a) y FROM a
 SELECT 'all' AS hostname, COUNT(*) FROM request GROUP BY hostname HAVING hostname = 'web1'
-SELECT IF(a.id > 2, 'x', 'y') AS hostname, COUNT(*) FROM request a JOIN tag b ON a.id = b.id GROUP BY hostname HAVING hostname <> 'web1'
+~SELECT IF(a.id > 2, 'x', 'y') AS hostname, COUNT(*) FROM request a JOIN tag b ON a.id = b.id GROUP BY hostname HAVING hostname <> 'web1'
 ~SELECT *, SUM(req_count) AS req_count FROM report_by_hostname GROUP BY hostname
 SELECT *, -id AS name FROM tag ORDER BY 1 LIMIT 2
 SELECT 5 AS id, t.* FROM tag t ORDER BY t.id LIMIT 2

@@ -92,9 +92,11 @@ pub(super) fn reveal_ordered_columns(query: &mut Query) {
         let SelectItem::ExprWithAlias { alias, expr } = item else { continue };
         let uses_it = |expr: &Expr| {
             let is_it = |name: &Ident| name.value.eq_ignore_ascii_case(&alias.value);
-            column_name(expr).is_none() && has(expr, |part| column_name(part).is_some_and(is_it))
+            has(expr, |part| column_name(part).is_some_and(is_it))
         };
-        if !uses_it(expr) || !orders.iter().any(|order| uses_it(&order.expr)) {
+        let mut ordered = orders.iter().map(|order| &order.expr);
+        let hides = column_name(expr).is_none() && uses_it(expr);
+        if !hides || !ordered.any(|it| !matches!(it, Expr::Identifier(_)) && uses_it(it)) {
             continue;
         }
         let unique = format!("{}{MARK}{at}", alias.value);
