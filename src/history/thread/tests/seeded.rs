@@ -167,7 +167,7 @@ impl World {
 
     /// Every other one has a `state.dir`.
     fn of_packets(seed: u64) -> Self {
-        let state = (seed % 2 == 0).then(State::default);
+        let state = seed.is_multiple_of(2).then(State::default);
         Self { packets: Some(Packets::default()), state, ..Self::new(seed) }
     }
 
