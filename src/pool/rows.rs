@@ -28,8 +28,8 @@ pub trait Columns {
     const ROW_BYTES: usize;
     /// Columns with this many slots.
     fn new(slots: usize) -> Self;
-    /// Writes adjacent rows.
-    fn set(&mut self, slot: usize, rows: &[Self::Row]);
+    /// Writes a row.
+    fn set(&mut self, slot: usize, row: &Self::Row);
     /// Reads a row.
     fn get(&self, slot: usize) -> Self::Row;
     /// Reads adjacent rows.
@@ -61,13 +61,8 @@ macro_rules! columns {
             }
 
             #[inline]
-            fn set(&mut self, slot: usize, rows: &[$row]) {
-                $(
-                    let places = &mut self.$name[slot..slot + rows.len()];
-                    for (place, row) in places.iter_mut().zip(rows) {
-                        *place = row.$name;
-                    }
-                )+
+            fn set(&mut self, slot: usize, row: &$row) {
+                $(self.$name[slot] = row.$name;)+
             }
 
             #[inline]
@@ -145,7 +140,7 @@ impl<C: Columns> Rows<C> {
     /// Appends rows and returns the id of the first; the caller has made room. With size 0 the ids
     /// count on and nothing is kept.
     #[inline]
-    pub(super) fn append(&mut self, mut rows: &[C::Row]) -> u64 {
+    pub(super) fn append(&mut self, rows: &[C::Row]) -> u64 {
         let id = self.next;
         self.next += rows.len() as u64;
         if self.size == 0 {
@@ -155,15 +150,12 @@ impl<C: Columns> Rows<C> {
         }
         debug_assert!(self.next - self.oldest <= self.size, "evict before you append");
         debug_assert!(self.next - self.held <= self.slots, "let go before you append");
-        while !rows.is_empty() {
-            let unwrapped = rows.len().min(self.slots as usize - self.slot);
-            let (first, wrapped) = rows.split_at(unwrapped);
-            self.columns.set(self.slot, first);
-            self.slot += unwrapped;
+        for row in rows {
+            self.columns.set(self.slot, row);
+            self.slot += 1;
             if self.slot as u64 == self.slots {
                 self.slot = 0;
             }
-            rows = wrapped;
         }
         id
     }

@@ -149,26 +149,26 @@ impl Aggregate {
     }
 
     /// Counts records in their groups, which were assigned in this tick: each assignment has the
-    /// group and the index of the delta.
+    /// group, and its slot afterwards, and the index of the delta.
     pub(super) fn count(
         &mut self,
-        assignments: &[(u32, u32)],
+        assignments: &mut [(u32, u32)],
         deltas: &[Delta],
         memory: &mut Memory<'_>,
     ) {
         let buckets = self.scope.buckets;
         self.groups.allow_blocks(memory.budget.second_max());
-        self.groups.prefetch(assignments);
         self.meanwhile.count(assignments, deltas);
         let before = self.groups.heap_bytes();
+        self.groups.find_slots(assignments);
         let mut grown_before = grown();
-        for &(group, at) in assignments {
+        for &mut (slot, at) in assignments {
             let delta = &deltas[at as usize];
-            if !self.groups.count(group, delta, &buckets) {
+            if !self.groups.count(slot, delta, &buckets) {
                 self.groups.slot_histograms_grew(grown_before);
                 self.cut_second(&memory.pool.strings);
                 grown_before = grown();
-                self.groups.count(group, delta, &buckets);
+                self.groups.count(slot, delta, &buckets);
             }
         }
         self.groups.slot_histograms_grew(grown_before);

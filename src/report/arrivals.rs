@@ -87,8 +87,8 @@ pub(super) struct Delta {
     /// The sample in the layout of nearly all aggregates.
     pub(super) log_linear: Sample,
     pub(super) error: bool,
-    /// Whether CPU times and memory are unknown.
-    pub(super) is_unmeasured: bool,
+    /// Requests, or hits of timers, whose CPU times and memory are unknown.
+    pub(super) unmeasured: u32,
 }
 
 impl Delta {
@@ -109,7 +109,29 @@ impl Delta {
             memory_peak: row.memory_peak,
             log_linear: Sample::new(BucketLayout::LogLinear.bucket(time), 1),
             error,
-            is_unmeasured: is_unmeasured(row.ru_stime),
+            unmeasured: is_unmeasured(row.ru_stime).into(),
+        }
+    }
+
+    /// The contribution of a timer of a request.
+    #[inline]
+    fn of_timer(request: u64, timer: &TimerRow) -> Self {
+        let time = micros(timer.value);
+        let (hits, sample) = (timer.hit_count, per_hit(time, timer.hit_count));
+        Self {
+            request,
+            time,
+            ru_utime: micros(timer.ru_utime),
+            ru_stime: micros(timer.ru_stime),
+            sample,
+            hits,
+            weight: hits,
+            traffic: 0,
+            memory: 0,
+            memory_peak: 0,
+            log_linear: Sample::new(BucketLayout::LogLinear.bucket(sample), hits),
+            error: false,
+            unmeasured: if is_unmeasured(timer.ru_stime) { hits } else { 0 },
         }
     }
 
@@ -124,13 +146,8 @@ impl Delta {
             hits: self.hits.into(),
             requests: is_new.into(),
             errors: (is_new && self.error).into(),
-            unmeasured: self.unmeasured().into(),
+            unmeasured: self.unmeasured.into(),
         }
-    }
-
-    /// How many requests, or hits of timers, of it lack CPU times and memory.
-    pub(super) fn unmeasured(&self) -> u32 {
-        if self.is_unmeasured { self.weight } else { 0 }
     }
 
     /// Its extremes.
@@ -186,28 +203,7 @@ impl RecordDeltas {
         for request in &arrivals.requests {
             let (timers, others) = rest.split_at(request.timers as usize);
             rest = others;
-            let of_timer = |timer: &TimerRow| {
-                let time = micros(timer.value);
-                let sample = per_hit(time, timer.hit_count);
-                Delta {
-                    request: request.id,
-                    time,
-                    ru_utime: micros(timer.ru_utime),
-                    ru_stime: micros(timer.ru_stime),
-                    sample,
-                    hits: timer.hit_count,
-                    weight: timer.hit_count,
-                    traffic: 0,
-                    memory: 0,
-                    memory_peak: 0,
-                    log_linear: Sample::new(
-                        BucketLayout::LogLinear.bucket(sample),
-                        timer.hit_count,
-                    ),
-                    error: false,
-                    is_unmeasured: is_unmeasured(timer.ru_stime),
-                }
-            };
+            let of_timer = |timer| Delta::of_timer(request.id, timer);
             self.timers.extend(timers.iter().map(of_timer));
         }
     }

@@ -47,9 +47,8 @@ const BLOCKS_AT_ONCE: usize = 256;
 /// One combination of key ids, over the closed ticks of the window.
 #[derive(Debug, Default)]
 struct Group {
-    /// Its sums but the last, or [`WIDE`].
+    /// Its sums, or [`WIDE`].
     sums: NarrowTotals,
-    unmeasured: u64,
     histogram: Histogram,
 }
 
@@ -131,22 +130,25 @@ impl Groups {
     pub(super) fn totals(&self, id: u32) -> Totals {
         match &self.groups[id as usize] {
             Group { sums: WIDE, .. } => self.wide.get(&id).copied().unwrap_or_default(),
-            group => Totals { unmeasured: group.unmeasured.into(), ..group.sums.totals() },
+            group => group.sums.totals(),
         }
     }
 
-    fn set_totals(&mut self, id: u32, totals: &Totals) {
+    /// Changes the sums and the histogram of a group over the closed ticks of the window.
+    fn change<T>(&mut self, id: u32, change: impl FnOnce(&mut Totals, &mut Histogram) -> T) -> T {
+        let mut totals = self.totals(id);
         let group = &mut self.groups[id as usize];
+        self.histogram_bytes -= group.histogram.heap_bytes();
+        let changed = change(&mut totals, &mut group.histogram);
+        self.histogram_bytes += group.histogram.heap_bytes();
         if group.sums == WIDE {
             self.wide.remove(&id);
         }
-        let usual = Totals { unmeasured: 0, ..*totals };
-        let unmeasured = u64::try_from(totals.unmeasured).ok();
-        let narrow = NarrowTotals::of(&usual).zip(unmeasured);
-        (group.sums, group.unmeasured) = narrow.unwrap_or((WIDE, 0));
+        group.sums = NarrowTotals::of(&totals).unwrap_or(WIDE);
         if group.sums == WIDE {
-            self.wide.insert(id, *totals);
+            self.wide.insert(id, totals);
         }
+        changed
     }
 
     /// Its histogram over the closed ticks of the window.
@@ -176,7 +178,7 @@ impl Groups {
     /// Likewise without its front.
     pub(super) fn settled_totals(&self, at: usize) -> Totals {
         let slot = &self.slots[at];
-        let mut totals = slot.totals();
+        let mut totals = slot.sums.totals();
         if let Some(wide) = self.wide_running.get(&slot.group) {
             totals += wide;
         }
@@ -187,8 +189,8 @@ impl Groups {
     #[cold]
     fn widen(&mut self, at: usize) {
         let slot = &mut self.slots[at];
-        *self.wide_running.entry(slot.group).or_default() += &slot.totals();
-        (slot.sums, slot.unmeasured) = (NarrowTotals::ZERO, 0);
+        *self.wide_running.entry(slot.group).or_default() += &slot.sums.totals();
+        slot.sums = NarrowTotals::ZERO;
     }
 
     /// Its samples in the running tick, in any order.
@@ -258,28 +260,33 @@ impl Groups {
         std::mem::take(&mut self.gone).into_iter().for_each(|id| self.keys.free(id));
     }
 
-    /// Prefetches what [`count`](Self::count) will touch for these groups: the reads of one group
-    /// depend on each other, those of different groups do not.
-    pub(super) fn prefetch(&self, assignments: &[(u32, u32)]) {
+    /// Puts the slots of groups in the running tick in place of their numbers, and prefetches what
+    /// [`count`](Self::count) will touch: the reads of one group depend on each other, those of
+    /// different groups do not.
+    pub(super) fn find_slots(&mut self, assignments: &mut [(u32, u32)]) {
         let mut seen = 0;
-        for (id, _) in assignments {
-            let at = self.slot_of[*id as usize];
-            if at < UNUSED {
-                let front = &self.fronts[at as usize];
-                seen ^= front.last_request ^ u64::from(front.len);
-            }
+        for (place, _) in assignments {
+            *place = self.slot(*place);
+            let front = &self.fronts[*place as usize];
+            seen ^= front.last_request ^ u64::from(front.len);
         }
         std::hint::black_box(seen);
     }
 
-    /// Counts a record in the running tick; returns false if the sums of its front have no room, so
-    /// that the second must be cut first.
+    /// The slot of a group in the running tick, which may be new.
     #[inline]
-    pub(super) fn count(&mut self, id: u32, delta: &Delta, buckets: &BucketLayout) -> bool {
-        let at = match self.slot_of[id as usize] {
+    fn slot(&mut self, id: u32) -> u32 {
+        match self.slot_of[id as usize] {
             NO_SLOT => self.open_slot(id),
             at => at,
-        } as usize;
+        }
+    }
+
+    /// Counts a record in slot `at`; returns false if the sums of its front have no room, so that
+    /// the second must be cut first.
+    #[inline]
+    pub(super) fn count(&mut self, at: u32, delta: &Delta, buckets: &BucketLayout) -> bool {
+        let at = at as usize;
         let mut front = &mut self.fronts[at];
         let sample = delta.sample(buckets);
         // A heavy sample takes no place in the front, so it never fills it.
@@ -300,6 +307,7 @@ impl Groups {
         sums.traffic += u64::from(delta.traffic);
         sums.memory += u64::from(delta.memory);
         sums.hits += u64::from(delta.hits);
+        sums.unmeasured += u64::from(delta.unmeasured);
         if front.last_request != delta.request {
             front.last_request = delta.request;
             sums.requests += 1;
@@ -311,9 +319,6 @@ impl Groups {
         } else {
             self.count_heavy(at, delta, buckets);
         }
-        if delta.is_unmeasured {
-            self.count_unmeasured(at, delta);
-        }
         if self.extremes.are_kept {
             let seen = delta.extremes();
             let (of_tick, of_second) = &mut self.extremes.running[at];
@@ -321,15 +326,6 @@ impl Groups {
             of_second.widen(&seen);
         }
         true
-    }
-
-    /// Counts a record without CPU times and memory. Beside the front, which has no room: a record
-    /// that has them touches nothing for it.
-    #[inline(never)]
-    fn count_unmeasured(&mut self, at: usize, delta: &Delta) {
-        let slot = &mut self.slots[at];
-        slot.unmeasured += u64::from(delta.unmeasured());
-        slot.unmeasured_second += u64::from(delta.unmeasured());
     }
 
     /// Counts a sample with a weight too large for a front.
@@ -404,18 +400,17 @@ impl Groups {
         if !self.wide_running.is_empty() {
             self.wide_running.remove(&id);
         }
-        let mut totals = self.totals(id);
-        totals += &gain;
-        self.set_totals(id, &totals);
-        let (slot, group) = (&mut self.slots[at], &mut self.groups[id as usize]);
-        if histogram {
-            self.histogram_bytes -= group.histogram.heap_bytes();
-            group.histogram.add_all(&slot.histogram);
-            self.histogram_bytes += group.histogram.heap_bytes();
-        }
+        let counts = std::mem::take(&mut self.slots[at].histogram);
+        self.change(id, |totals, closed| {
+            *totals += &gain;
+            if histogram {
+                closed.add_all(&counts);
+            }
+        });
         self.extremes.close(at, id, tick);
+        let slot = &mut self.slots[at];
+        slot.histogram = counts;
         slot.sums = NarrowTotals::ZERO;
-        slot.unmeasured = 0;
         for counts in [&mut slot.histogram, &mut slot.second] {
             // A wide histogram belongs to a busy group, and the next user of this slot may not be
             // one.
@@ -439,18 +434,14 @@ impl Groups {
         pairs: &[(u32, u64)],
         bytes_max: usize,
     ) -> bool {
-        let mut totals = self.totals(id);
-        totals += gain;
-        self.set_totals(id, &totals);
-        let group = &mut self.groups[id as usize];
-        self.histogram_bytes -= group.histogram.heap_bytes();
-        // Counts that are short in a file may be long in memory.
-        let is_too_large = pairs.iter().any(|&(bucket, count)| {
-            group.histogram.add(bucket, count);
-            group.histogram.heap_bytes() > bytes_max
-        });
-        self.histogram_bytes += group.histogram.heap_bytes();
-        is_too_large
+        self.change(id, |totals, histogram| {
+            *totals += gain;
+            // Counts that are short in a file may be long in memory.
+            pairs.iter().any(|&(bucket, count)| {
+                histogram.add(bucket, count);
+                histogram.heap_bytes() > bytes_max
+            })
+        })
     }
 
     /// Subtracts the gain of an expired tick from a group; returns whether nothing is left of it.
@@ -461,16 +452,11 @@ impl Groups {
         gain: &Totals,
         pairs: &[(u32, u64)],
     ) -> bool {
-        let mut totals = self.totals(id);
-        totals -= gain;
-        self.set_totals(id, &totals);
-        let group = &mut self.groups[id as usize];
-        self.histogram_bytes -= group.histogram.heap_bytes();
-        for &(bucket, count) in pairs {
-            group.histogram.subtract(bucket, count);
-        }
-        group.histogram.tidy();
-        self.histogram_bytes += group.histogram.heap_bytes();
+        self.change(id, |totals, histogram| {
+            *totals -= gain;
+            pairs.iter().for_each(|&(bucket, count)| histogram.subtract(bucket, count));
+            histogram.tidy();
+        });
         self.extremes.expire(id, tick);
         self.is_empty(id)
     }
@@ -561,12 +547,13 @@ mod tests {
             memory_peak: 0,
             log_linear: Sample::new(buckets.bucket(long), 1),
             error: request % 2 == 0,
-            is_unmeasured: true,
+            unmeasured: 1,
         };
         let mut sum = Totals::ZERO;
         let count = |groups: &mut Groups, id, request| {
             let before = grown();
-            let has_room = groups.count(id, &delta(request), &buckets);
+            let at = groups.slot(id);
+            let has_room = groups.count(at, &delta(request), &buckets);
             groups.slot_histograms_grew(before);
             has_room
         };

@@ -7,7 +7,7 @@
 //!    -> RecordDeltas::work_out   a Delta each: times, bytes, hits, its sample; once for all aggregates
 //!    -> Aggregate::assign        its group: origin and tag sets -> classes -> number, by arrays of the GroupCache
 //!    -> Aggregate::look_up       if it is new there: filters, KeyIds, KeyTable; a row in every RowMap
-//!    -> Aggregate::count
+//!    -> Groups::find_slots       of all, before the first is counted: what they wait for overlaps
 //!    -> Groups::count            two cache lines of the group's Front: sums, and the sample after earlier ones
 //!    -> Groups::make_room        samples of a full front go to a Block
 //!    -> overflow::relieve        if the Budget is exceeded: gains of rare groups go to `(other)`

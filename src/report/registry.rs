@@ -285,7 +285,7 @@ impl Reports {
         let Some(aggregate) = &mut aggregates[at] else { return };
         let memory = &mut Memory { pool, budget };
         let deltas = aggregate.assign(arrivals, deltas, assignments, memory);
-        for assignments in assignments.chunks(RECORDS_AT_ONCE) {
+        for assignments in assignments.chunks_mut(RECORDS_AT_ONCE) {
             if let Some(aggregate) = &mut aggregates[at] {
                 aggregate.count(assignments, deltas, memory);
             }

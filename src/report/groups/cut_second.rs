@@ -56,10 +56,7 @@ impl Groups {
             if self.is_watched {
                 let gained = GroupGain {
                     group: slot.group,
-                    totals: Totals {
-                        unmeasured: slot.unmeasured_second.into(),
-                        ..front.sums.totals()
-                    },
+                    totals: front.sums.totals(),
                     extremes: self.extremes.running.get(at).map(|(_, second)| second),
                     pairs: &pairs,
                 };
@@ -93,7 +90,6 @@ impl Groups {
         slot.sums.add(&front.sums);
         slot.histogram.add_pairs(pairs);
         slot.second.clear();
-        slot.unmeasured_second = 0;
         front.sums = Default::default();
         (front.len, front.blocks) = (0, 0);
         front.is_touched = false;

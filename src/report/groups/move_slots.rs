@@ -63,13 +63,9 @@ impl Groups {
         self.slot_of[from.group as usize] = NO_SLOT;
         // Frees its place first: overflowing never allocates another chunk.
         self.fill(at);
-        let to = match self.slot_of[to as usize] {
-            NO_SLOT => self.open_slot(to),
-            to => to,
-        } as usize;
+        let to = self.slot(to) as usize;
         let slot = &mut self.slots[to];
         slot.sums.add(&from.sums);
-        slot.unmeasured += from.unmeasured;
         let before = slot.histogram.heap_bytes();
         slot.histogram.add_all(&from.histogram);
         self.slot_histogram_bytes += slot.histogram.heap_bytes();

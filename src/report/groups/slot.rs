@@ -2,10 +2,10 @@
 //! lines that a record writes to.
 
 use crate::report::histogram::{Histogram, Sample};
-use crate::report::totals::{NarrowTotals, Totals};
+use crate::report::totals::NarrowTotals;
 
 /// Samples in a front until it is settled.
-pub(super) const SAMPLES: usize = 14;
+pub(super) const SAMPLES: usize = 12;
 
 /// The gain of a slot since it was last settled: all that a record writes to.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,15 +42,12 @@ pub(super) struct Block {
     pub(super) before: u32,
 }
 
-/// The gain of a group in the running tick, without its [`Front`].
+/// The gain of a group in the running tick, without its [`Front`] and without [what did not
+/// fit](super::Groups::widen).
 #[derive(Debug, Default)]
 pub(in crate::report) struct Slot {
     pub(in crate::report) group: u32,
     pub(super) sums: NarrowTotals,
-    /// Requests or hits without CPU times and memory, in the tick and in the running second; no
-    /// more than there are, so they have room as long as the sums have.
-    pub(super) unmeasured: u64,
-    pub(super) unmeasured_second: u64,
     pub(in crate::report) histogram: Histogram,
     /// Samples of the running second for which there was no room elsewhere, while somebody reads
     /// gains by second.
@@ -58,11 +55,6 @@ pub(in crate::report) struct Slot {
 }
 
 impl Slot {
-    /// Its sums, without [those](super::Groups::widen) that did not fit.
-    pub(super) fn totals(&self) -> Totals {
-        Totals { unmeasured: self.unmeasured.into(), ..self.sums.totals() }
-    }
-
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.histogram.heap_bytes() + self.second.heap_bytes()
