@@ -84,7 +84,8 @@ impl UnflushedRows {
         let gained = (&row.totals, &row.extremes, times);
         let key = if row.id == OTHER_ID { &RowKey::Bytes(other_key) } else { &row.key };
         let rows = moments.entry(time).or_default();
-        let file = self.fresh.as_ref().map_or(0, |fresh| fresh.file as u32);
+        // A row lasts for a few files at most, so these numbers tell them apart; 0 is none.
+        let file = self.fresh.as_ref().map_or(0, |fresh| (fresh.file % 65_535) as u16 + 1);
         let is_known = rows.add((row.id, key), gained, &mut self.scratch, file);
         if let Some(fresh) = &mut self.fresh {
             fresh.add(dataset, time, row, is_known);

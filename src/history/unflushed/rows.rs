@@ -68,8 +68,8 @@ pub(in crate::history) struct KeptRow {
     key_len: u32,
     /// Whether all additions had a histogram.
     has_histogram: bool,
-    /// The file of the log of seconds that has its key, if one has: the lower half of its number.
-    logged_in: u32,
+    /// The file of the log of seconds that has its key: a short number, or 0.
+    logged_in: u16,
 }
 
 const _: () = assert!(size_of::<KeptRow>() == 128);
@@ -89,7 +89,7 @@ impl Rows {
         (id, key): (u64, &RowKey<'_>),
         gained: Gained<'_>,
         scratch: &mut Scratch,
-        file: u32,
+        file: u16,
     ) -> bool {
         let place = self.place(id, key);
         if !self.ahead.contains(&place) {
