@@ -17,13 +17,11 @@ pub struct BackOff {
 
 impl BackOff {
     /// Allows the first attempt at once.
-    #[must_use]
     pub const fn new(first_ms: u64, longest_ms: u64) -> Self {
         Self { first_ms, longest_ms, delay_ms: 0, next_ms: 0 }
     }
 
     /// Returns whether the next attempt may be made.
-    #[must_use]
     pub const fn is_over(&self, now_ms: u64) -> bool {
         now_ms >= self.next_ms
     }

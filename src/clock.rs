@@ -69,7 +69,6 @@ pub struct SystemClock {
 
 impl SystemClock {
     /// A clock whose monotonic reading starts near zero now.
-    #[must_use]
     pub fn new() -> Self {
         let clock = Self { start: Instant::now(), zero: MonoZero(AtomicU64::new(0)) };
         clock.zero.update(clock.unix_ms());
@@ -115,7 +114,6 @@ pub struct ContinuedClock {
 
 impl ContinuedClock {
     /// `clock`, whose monotonic reading is `mono_ms` now.
-    #[must_use]
     pub fn new(clock: Arc<dyn Clock>, mono_ms: u64) -> Self {
         let ahead_ms = mono_ms.wrapping_sub(clock.mono_ms());
         Self { clock, ahead_ms }
@@ -145,7 +143,6 @@ pub struct ManualClock {
 
 impl ManualClock {
     /// A clock that shows 0 ms monotonic and `unix_ms` on the wall.
-    #[must_use]
     pub const fn new(unix_ms: u64) -> Self {
         Self { mono_ms: AtomicU64::new(0), unix_ms: AtomicU64::new(unix_ms) }
     }

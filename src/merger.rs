@@ -109,7 +109,6 @@ pub fn writing(live: &RwLock<Live>) -> RwLockWriteGuard<'_, Live> {
 }
 
 /// Takes the lock for an answer; the time it is held goes to [`Live::holds`].
-#[must_use]
 pub fn answering(live: &SharedLive) -> Answering<'_> {
     let live = reading(live);
     let since = Instant::now();
@@ -162,7 +161,6 @@ impl ReadLock for Answering<'_> {
 
 impl Live {
     /// An empty pool and the reports over it.
-    #[must_use]
     pub fn new(pool: Pool, reports: Reports, raw_window: Ticks) -> Self {
         Self {
             pool,
@@ -343,13 +341,11 @@ pub struct Pulse {
 
 impl Pulse {
     /// For a merger about to run for the first time, at this monotonic time.
-    #[must_use]
     pub fn new(now_ms: u64) -> Self {
         Self { last_ms: AtomicU64::new(now_ms) }
     }
 
     /// Monotonic milliseconds of the last run.
-    #[must_use]
     pub fn last_ms(&self) -> u64 {
         self.last_ms.load(Ordering::Relaxed)
     }

@@ -50,7 +50,6 @@ impl RingPlan {
     /// little more than its share, and a ring with all blocks full holds up to `blocks x
     /// block_requests_max`: 0.4 % more than requested with the defaults and two receivers, and less
     /// than twice as much (plus one per block) in the smallest ring.
-    #[must_use]
     pub fn new(temp_pool_size: usize, temp_pool_bytes: usize, receivers: usize) -> Self {
         let receivers = receivers.max(1);
         let blocks = (temp_pool_bytes / BLOCK_BYTES).max(2 * receivers + OUTLET_BLOCKS);
@@ -59,13 +58,11 @@ impl RingPlan {
     }
 
     /// Bytes of all blocks, for the memory plan.
-    #[must_use]
     pub const fn bytes(&self) -> usize {
         self.blocks * BLOCK_BYTES
     }
 
     /// Most requests that can wait.
-    #[must_use]
     pub const fn requests_max(&self) -> usize {
         self.blocks * self.block_requests_max as usize
     }
@@ -125,7 +122,6 @@ impl TempRing {
     /// # Panics
     /// If `plan` has fewer than `2 x sockets + 8` blocks, or `sockets` is empty: an error in the
     /// start-up code.
-    #[must_use]
     pub fn new(
         plan: RingPlan,
         sockets: &[Arc<SocketCounters>],
@@ -169,7 +165,6 @@ impl TempRing {
     }
 
     /// Bytes of the blocks that wait for the merger.
-    #[must_use]
     pub fn waiting_bytes(&self) -> u64 {
         (self.filled.len() * BLOCK_BYTES) as u64
     }
@@ -177,7 +172,6 @@ impl TempRing {
     /// Requests that wait for the merger, without those of a batch being decoded right now.
     ///
     /// Slightly too high while the merger runs, never too low: departures are read before arrivals.
-    #[must_use]
     pub fn depth(&self) -> u64 {
         let left: u64 = self
             .lanes
@@ -191,7 +185,6 @@ impl TempRing {
     }
 
     /// The plan it was created with.
-    #[must_use]
     pub const fn plan(&self) -> RingPlan {
         self.plan
     }
@@ -286,7 +279,6 @@ impl Producer {
     }
 
     /// Whether half of the blocks wait for the merger: producers that can wait should.
-    #[must_use]
     pub fn is_crowded(&self) -> bool {
         self.ring.filled.len() > self.ring.plan.blocks / 2
     }

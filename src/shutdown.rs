@@ -14,7 +14,6 @@ pub struct Shutdown(Arc<AtomicBool>);
 
 impl Shutdown {
     /// A flag that is not set yet.
-    #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
@@ -26,7 +25,6 @@ impl Shutdown {
 
     /// Whether the loops should finish. Relaxed: the flag carries no data, threads are joined after
     /// it.
-    #[must_use]
     pub fn requested(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -31,14 +31,12 @@ pub enum ColumnType {
 
 impl ColumnType {
     /// Whether it is a text type.
-    #[must_use]
     pub const fn is_text(self) -> bool {
         matches!(self, Self::Varchar(_) | Self::Text)
     }
 
     /// The type's name in JSON column lists: `bigint`, `int`, `float`, `double`, `varchar(N)`,
     /// `text`.
-    #[must_use]
     pub fn name(self) -> Cow<'static, str> {
         match self {
             Self::BigInt => "bigint".into(),
@@ -66,7 +64,6 @@ pub struct Column {
 
 impl Column {
     /// A nullable column.
-    #[must_use]
     pub fn new(name: impl Into<String>, column_type: ColumnType, unit: Unit) -> Self {
         Self { name: name.into(), column_type, unit, nullable: true }
     }
@@ -100,7 +97,6 @@ impl Value<'_> {
     }
 
     /// The same value, borrowing its text.
-    #[must_use]
     pub fn borrowed(&self) -> Value<'_> {
         match self {
             Self::Null => Value::Null,
@@ -112,7 +108,6 @@ impl Value<'_> {
     }
 
     /// It as a number; times in seconds.
-    #[must_use]
     pub fn number(&self) -> Option<f64> {
         match self {
             Self::Int(number) => Some(*number as f64),
@@ -123,7 +118,6 @@ impl Value<'_> {
     }
 
     /// The same value, borrowing nothing.
-    #[must_use]
     pub fn into_owned(self) -> Value<'static> {
         match self {
             Self::Null => Value::Null,

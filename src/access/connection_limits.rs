@@ -41,7 +41,6 @@ impl ConnectionLimits {
     }
 
     /// Takes a place for `peer`; `None` if the peer has its maximum or none is left.
-    #[must_use]
     pub(crate) fn take(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let peer = network(peer);
         let mut taken = self.taken.lock();

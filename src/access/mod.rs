@@ -138,7 +138,6 @@ impl Access {
     }
 
     /// Creates rules without users: open to this machine.
-    #[must_use]
     pub fn open() -> Self {
         let clock = Arc::new(SystemClock::new());
         Self::new(Arc::new(UserStore::new(Users::none(), clock)), false)

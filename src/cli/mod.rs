@@ -72,7 +72,6 @@ impl Failure {
     }
 
     /// Exit code 1 of a command that has reported everything itself.
-    #[must_use]
     pub const fn reported() -> Self {
         Self { code: 1, problems: Vec::new() }
     }
@@ -83,7 +82,6 @@ impl Failure {
     }
 
     /// All that is wrong with a configuration, and the reports, secrets and certificates in it.
-    #[must_use]
     pub fn of_configuration(errors: ConfigErrors) -> Self {
         let others = daemon::check(&errors.1).err().unwrap_or_default();
         let mut failure = Self::from(errors);

@@ -181,7 +181,6 @@ impl IngestConfig {
 
 impl InstrumentsConfig {
     /// Limits on instruments, by class.
-    #[must_use]
     pub fn classes_max(&self) -> [usize; 9] {
         [
             self.max_mutex_classes,
@@ -233,7 +232,6 @@ macro_rules! fronts {
     ($($Section:ident: $section:literal),*) => {
         $(impl $Section {
             /// The settings this front end shares with the others.
-            #[must_use]
             pub fn front(&self) -> FrontConfig<'_> {
                 FrontConfig {
                     section: $section,

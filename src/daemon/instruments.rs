@@ -22,7 +22,6 @@ use crate::{clickhouse, delta, history, http, instruments, merger, profile, seri
 
 /// All instruments except threads, routes of HTTP and memory pools, which are named where they are
 /// created.
-#[must_use]
 pub fn all() -> Vec<&'static Instrument> {
     let all = vec![
         &IDLE,

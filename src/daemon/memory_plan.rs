@@ -118,7 +118,6 @@ macro_rules! planned {
 
 impl MemoryPlan {
     /// The plan for a configuration.
-    #[must_use]
     pub fn of(config: &Config) -> Self {
         let ingest = &config.ingest;
         let sockets = ingest.listen.len() * ingest.receivers;
@@ -182,7 +181,6 @@ impl MemoryPlan {
     }
 
     /// Bytes of all pools of the process together.
-    #[must_use]
     pub fn total_bytes(&self) -> u64 {
         self.lines.iter().map(|line| line.bytes).sum()
     }

@@ -319,25 +319,21 @@ impl Daemon {
     }
 
     /// The bound UDP addresses, with real ports.
-    #[must_use]
     pub fn udp_addresses(&self) -> &[SocketAddr] {
         &self.udp
     }
 
     /// The bound HTTP address, with its real port.
-    #[must_use]
     pub fn http_address(&self) -> Option<SocketAddr> {
         self.frontends.http
     }
 
     /// The bound MySQL address, with its real port.
-    #[must_use]
     pub fn mysql_address(&self) -> Option<SocketAddr> {
         self.frontends.mysql
     }
 
     /// The catalog that front ends read from.
-    #[must_use]
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
     }
@@ -482,7 +478,6 @@ fn no_history(config: &Config) -> Result<(), StartError> {
 }
 
 /// Defaults of report definitions, from the configuration.
-#[must_use]
 pub fn defaults(config: &Config) -> Defaults {
     let length = |bytes: usize| u16::try_from(bytes).unwrap_or(u16::MAX);
     Defaults {

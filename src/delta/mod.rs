@@ -113,14 +113,12 @@ impl Stream {
     }
 
     /// The number of the second that ended last.
-    #[must_use]
     pub fn ended(&self) -> u64 {
         self.ended
     }
 
     /// Ends the running second; `take` returns its content, and the id of the next request. Returns
     /// false if the reader no longer knows which groups exist.
-    #[must_use]
     pub(crate) fn end_second(
         &mut self,
         now_ms: u64,

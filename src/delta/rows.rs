@@ -49,7 +49,6 @@ pub enum RowKey<'a> {
 impl<'a> RowKey<'a> {
     /// Its texts: see [`key_texts`](crate::report::row_key::key_texts). Most readers need them once
     /// per row.
-    #[must_use]
     pub fn bytes(&self) -> Cow<'a, [u8]> {
         match *self {
             Self::Bytes(key) => key.into(),
@@ -98,7 +97,6 @@ impl Second {
     }
 
     /// Records of such groups that found no room.
-    #[must_use]
     pub fn folded(&self, report: &Watched) -> u64 {
         self.logs(report).iter().map(|it| it.overflowed).sum()
     }

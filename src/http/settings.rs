@@ -26,7 +26,6 @@ pub struct Answers {
 
 impl Answers {
     /// Answers from the read model alone.
-    #[must_use]
     pub fn new(source: Arc<Catalog>) -> Self {
         Self { source, sql: None }
     }
@@ -97,7 +96,6 @@ pub struct HttpSettings {
 
 impl HttpSettings {
     /// The defaults, with these host names, and open to this machine.
-    #[must_use]
     pub fn new(host_names: &[String]) -> Self {
         Self {
             access: Access::open(),

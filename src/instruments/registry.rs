@@ -137,14 +137,12 @@ pub struct Instrument {
 
 impl Instrument {
     /// Creates an instrument of the class that its name begins with.
-    #[must_use]
     #[track_caller]
     pub const fn new(name: &'static str) -> Self {
         Self::wait(name, "")
     }
 
     /// Creates an instrument of waits for `operation`.
-    #[must_use]
     #[track_caller]
     pub const fn wait(name: &'static str, operation: &'static str) -> Self {
         Self {

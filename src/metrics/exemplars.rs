@@ -102,7 +102,6 @@ impl NewRequests {
 }
 
 /// Returns the newest traced requests, newest first.
-#[must_use]
 pub fn newest(live: &SharedLive, clock: &Arc<dyn Clock>) -> Vec<Traced> {
     NewRequests { next: 0, ..NewRequests::of(live, clock) }.traced(u64::MAX)
 }

@@ -59,7 +59,6 @@ pub enum Format {
 
 impl Format {
     /// The content type.
-    #[must_use]
     pub const fn content_type(self) -> &'static str {
         match self {
             Self::Classic => classic::CONTENT_TYPE,
@@ -71,7 +70,6 @@ impl Format {
 impl Metrics {
     /// Metrics of the scraped reports among `watched`, with histograms up to these bounds, in
     /// `series_max` series.
-    #[must_use]
     pub fn new(watched: Watchlist, buckets: &[Duration], series_max: usize) -> Self {
         let bounds =
             buckets.iter().map(|bound| u64::try_from(bound.as_micros()).unwrap_or(u64::MAX));
@@ -86,13 +84,11 @@ impl Metrics {
     }
 
     /// The same with these alerts, and what is pushed.
-    #[must_use]
     pub fn with(self, alerts: Arc<Alerts>, push: Option<Push>) -> Self {
         Self { alerts, push, ..self }
     }
 
     /// The same without these counts of the daemon's own counters.
-    #[must_use]
     pub fn without(self, unscraped: Arc<Mutex<SeriesCounts>>) -> Self {
         Self { unscraped, ..self }
     }
@@ -111,7 +107,6 @@ impl Metrics {
     }
 
     /// The rows' share of their budget, and what was pushed, for the daemon's status.
-    #[must_use]
     pub fn status(&self) -> Vec<Group> {
         let rows = self.rows.read().status();
         let push = self.push.as_ref().map(Push::status);
@@ -119,14 +114,12 @@ impl Metrics {
     }
 
     /// What is pushed, if a server is configured.
-    #[must_use]
     pub const fn push(&self) -> Option<&Push> {
         self.push.as_ref()
     }
 
     /// Writes all metrics; `status` is the current content of `/api/v1/status`. Only OpenMetrics
     /// has exemplars, those among `traced`.
-    #[must_use]
     pub fn write(&self, status: Vec<Group>, format: Format, traced: Vec<Traced>) -> String {
         let mut registry = Registry::default();
         let exemplars: Arc<Mutex<Vec<Option<String>>>> = Arc::default();

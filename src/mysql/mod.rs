@@ -76,7 +76,6 @@ pub struct MySqlSettings {
 
 impl MySqlSettings {
     /// Settings with these limits.
-    #[must_use]
     pub fn new(access: Access, tls: Option<Arc<Tls>>, limits: MySqlConfig) -> Self {
         Self {
             access,
@@ -106,7 +105,6 @@ impl std::fmt::Debug for MySql {
 
 impl MySql {
     /// Creates the wire over `engine`.
-    #[must_use]
     pub fn new(engine: Engine, settings: MySqlSettings, counters: Arc<MySqlCounters>) -> Self {
         Self {
             engine,
@@ -205,7 +203,6 @@ impl MySql {
     }
 
     /// Number of open connections.
-    #[must_use]
     pub fn connections(&self) -> usize {
         self.connections.len()
     }

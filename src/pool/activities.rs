@@ -36,7 +36,6 @@ pub struct Activities {
 impl Activities {
     /// Capacity of a pool's store. A request has at least two timers for each of its activities, or
     /// one timer and no activity.
-    #[must_use]
     pub fn rows_max(config: &PoolConfig) -> usize {
         match config.request_pool_size {
             0 => 0,
@@ -45,25 +44,21 @@ impl Activities {
     }
 
     /// A store with this capacity. Pages never written take no memory.
-    #[must_use]
     pub fn new(rows_max: usize) -> Self {
         Self { rows: VecDeque::with_capacity(rows_max), rows_max }
     }
 
     /// Whether there is any capacity.
-    #[must_use]
     pub const fn are_kept(&self) -> bool {
         self.rows_max > 0
     }
 
     /// Number of rows.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
     /// Whether there are no rows.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
@@ -101,7 +96,6 @@ impl Activities {
     }
 
     /// The activities of one request; `None` if it did not come from Squid.
-    #[must_use]
     pub fn of(&self, request: u64) -> Option<Measures> {
         let mut measures = Measures::default();
         let rows = self.rows.range(self.places(&(request..request + 1)));
@@ -124,7 +118,6 @@ impl Activities {
     }
 
     /// Encodes the activities of these requests for a snapshot.
-    #[must_use]
     pub fn save(&self, requests: &Range<u64>) -> Vec<u8> {
         let rows = self.rows.range(self.places(requests));
         rows.flat_map(|row| row.as_bytes()).copied().collect()

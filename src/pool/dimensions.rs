@@ -34,7 +34,6 @@ pub struct Origin {
 
 impl Origin {
     /// A hash that differs between combinations, except with a chance of 1 in 2^64.
-    #[must_use]
     pub fn identity(&self) -> u64 {
         self.hash
     }
@@ -168,7 +167,6 @@ impl Origins {
     }
 
     /// An origin by its number.
-    #[must_use]
     pub fn get(&self, id: u32) -> &Origin {
         &self.0[id]
     }
@@ -193,19 +191,16 @@ impl Origins {
     }
 
     /// Bytes of this many origins.
-    #[must_use]
     pub const fn bytes(origins: usize) -> usize {
         origins * size_of::<Origin>()
     }
 
     /// Number of origins.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.len() == 0
     }

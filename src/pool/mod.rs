@@ -124,7 +124,6 @@ fn budgets(config: &PoolConfig) -> [usize; 2] {
 
 impl Pool {
     /// Bytes of a full pool as configured.
-    #[must_use]
     pub fn bytes_max(config: &PoolConfig) -> PoolBytes {
         let [words_bytes, tag_sets_bytes] = budgets(config);
         let (requests, timers) = (config.request_pool_size, timers_max(config));
@@ -144,7 +143,6 @@ impl Pool {
     }
 
     /// A pool as configured; later stages allocate nothing.
-    #[must_use]
     pub fn new(config: &PoolConfig, hasher: Hasher) -> Self {
         let [words_bytes, tag_sets_bytes] = budgets(config);
         let (requests, timers) = (config.request_pool_size, timers_max(config));
@@ -182,7 +180,6 @@ impl Pool {
     }
 
     /// Whether the next request starts an epoch.
-    #[must_use]
     pub fn begins_epoch(&self) -> bool {
         self.requests.next_id().is_multiple_of(EPOCH_REQUESTS)
     }
@@ -268,13 +265,11 @@ impl Pool {
     }
 
     /// Texts and tag sets that found no room and became `(other)`, since start.
-    #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.strings.overflowed() + self.tag_sets.overflowed()
     }
 
     /// Requests evicted because a pool was full, since start.
-    #[must_use]
     pub fn rows_evicted(&self) -> u64 {
         self.rows_evicted
     }

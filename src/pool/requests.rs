@@ -45,7 +45,6 @@ pub type RequestPool = Rows<RequestColumns>;
 impl RequestRow {
     /// Monotonic milliseconds of its merge; rows are kept for less than the 49 days that 32 bits
     /// span.
-    #[must_use]
     pub fn merged_at(&self, now_ms: u64) -> u64 {
         now_ms.saturating_sub(u64::from((now_ms as u32).wrapping_sub(self.merged_ms)))
     }
@@ -53,13 +52,11 @@ impl RequestRow {
 
 impl RequestSlices<'_> {
     /// Number of rows.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.origin.len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.origin.is_empty()
     }
@@ -67,14 +64,12 @@ impl RequestSlices<'_> {
 
 impl RequestPool {
     /// The first timer of a held row, as in [`RequestRow`].
-    #[must_use]
     pub fn first_timer(&self, id: u64) -> Option<u32> {
         Some(self.columns.first_timer[self.held_slot(id)?])
     }
 
     /// The second in which the request of a held row was received; it never falls from one row to
     /// the next.
-    #[must_use]
     pub fn timestamp(&self, id: u64) -> Option<u32> {
         Some(self.columns.timestamp[self.held_slot(id)?])
     }

@@ -52,7 +52,6 @@ impl Rusage {
     }
 
     /// User and system time, microseconds; `None` if they are not known.
-    #[must_use]
     pub const fn times_us(self) -> Option<[u64; 2]> {
         match self {
             Self::Times(times) => Some(times),
@@ -61,13 +60,11 @@ impl Rusage {
     }
 
     /// Both together; `None` if they are not known.
-    #[must_use]
     pub fn cpu_us(self) -> Option<u64> {
         self.times_us().map(|[user_us, system_us]| user_us + system_us)
     }
 
     /// The start of a span after that of its request, microseconds.
-    #[must_use]
     pub const fn start_us(self) -> Option<u64> {
         match self {
             Self::Times(_) => None,
@@ -158,14 +155,12 @@ impl<'a> PoolTags<'a> {
     }
 
     /// The first value with this name.
-    #[must_use]
     pub fn get(self, name: &str) -> Option<&'a str> {
         let mut pairs = self.pairs();
         pairs.find_map(|(it, value)| (it == name).then_some(value))
     }
 
     /// The same as owned texts.
-    #[must_use]
     pub fn to_vec(self) -> Vec<(String, String)> {
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         self.pairs().map(owned).collect()
@@ -194,13 +189,11 @@ pub fn tags_text<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String 
 
 impl Pool {
     /// A tag set by its id.
-    #[must_use]
     pub fn tags(&self, set: u32) -> PoolTags<'_> {
         PoolTags { pool: self, set }
     }
 
     /// A row with its run and id.
-    #[must_use]
     pub fn resolve(&self, (run, id): (u64, u64), row: &RequestRow) -> Request<'_, PoolTags<'_>> {
         let origin = self.origins.get(row.origin);
         let text = |string| self.strings.text(string);

@@ -122,7 +122,6 @@ impl<C: Columns> Rows<C> {
     }
 
     /// Capacity in rows.
-    #[must_use]
     pub fn size(&self) -> u64 {
         self.size
     }
@@ -171,44 +170,37 @@ impl<C: Columns> Rows<C> {
     }
 
     /// Id of the oldest row that running queries can still read.
-    #[must_use]
     pub fn held_id(&self) -> u64 {
         self.held
     }
 
     /// Id of the oldest live row; equals [`next_id`](Self::next_id) if there is none.
-    #[must_use]
     pub fn oldest_id(&self) -> u64 {
         self.oldest
     }
 
     /// Id of the next row.
-    #[must_use]
     pub fn next_id(&self) -> u64 {
         self.next
     }
 
     /// Number of live rows.
-    #[must_use]
     pub fn len(&self) -> usize {
         (self.next - self.oldest) as usize
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.next == self.oldest
     }
 
     /// The row of `id`, if it is live.
-    #[must_use]
     pub fn get(&self, id: u64) -> Option<C::Row> {
         let slot = self.held_slot(id).filter(|_| id >= self.oldest)?;
         Some(self.columns.get(slot))
     }
 
     /// The row of `id`, if it is held: live, or recently evicted.
-    #[must_use]
     pub fn held(&self, id: u64) -> Option<C::Row> {
         Some(self.columns.get(self.held_slot(id)?))
     }
@@ -221,7 +213,6 @@ impl<C: Columns> Rows<C> {
 
     /// The columns of these rows, in two parts where they wrap; `None` if one of them is no longer
     /// held.
-    #[must_use]
     pub fn slices(&self, ids: Range<u64>) -> Option<[C::Slices<'_>; 2]> {
         if ids.start >= ids.end {
             return Some([0..0, 0..0].map(|slots| self.columns.slices(slots)));

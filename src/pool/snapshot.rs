@@ -129,19 +129,16 @@ pub struct SavedRows {
 
 impl SavedRows {
     /// Number of requests.
-    #[must_use]
     pub fn requests(&self) -> u64 {
         self.requests.len() as u64
     }
 
     /// Their ids.
-    #[must_use]
     pub fn ids(&self) -> Range<u64> {
         self.first..self.next()
     }
 
     /// The id to continue with.
-    #[must_use]
     pub fn next(&self) -> u64 {
         self.first + self.requests()
     }
@@ -178,7 +175,6 @@ impl SavedRows {
 
 impl Pool {
     /// The ids to continue with.
-    #[must_use]
     pub fn ids(&self) -> PoolIds {
         PoolIds {
             next_request: self.requests.next_id(),
@@ -189,7 +185,6 @@ impl Pool {
 
     /// Copies rows from id `from` on, or from the oldest one left, but none from `until` on; `None`
     /// if there are none. `now_ms` is the monotonic time of the last merge.
-    #[must_use]
     pub fn copy_rows(&self, from: u64, until: u64, now_ms: u64) -> Option<SavedRows> {
         let first = from.max(self.requests.oldest_id());
         let end = until.min(self.requests.next_id()).min(first.saturating_add(CHUNK_ROWS));

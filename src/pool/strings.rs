@@ -86,7 +86,6 @@ impl StringInterner {
     }
 
     /// A store for `budget_bytes` of text and one string per 64 bytes of that.
-    #[must_use]
     pub fn new(budget_bytes: usize, hasher: Hasher) -> Self {
         Self {
             table: Table::new(strings_max(budget_bytes), [Entry::default(); 2]),
@@ -129,7 +128,6 @@ impl StringInterner {
     }
 
     /// The id of `text` if it exists; does not hold it.
-    #[must_use]
     pub fn find(&self, text: &[u8]) -> Option<u32> {
         if text.is_empty() {
             return Some(EMPTY);
@@ -176,26 +174,22 @@ impl StringInterner {
     }
 
     /// Whether it is the name of some timer's tag.
-    #[must_use]
     pub fn is_timer_tag(&self, id: u32) -> bool {
         (id as usize) < self.table.end() && self.table[id].names > 0
     }
 
     /// Number of names of timer tags.
-    #[must_use]
     pub fn timer_tags(&self) -> usize {
         self.timer_tags
     }
 
     /// Exclusive upper bound of ids.
-    #[must_use]
     pub fn end(&self) -> usize {
         self.table.end()
     }
 
     /// The bytes of a string; empty for [`EMPTY`] and [`NONE`].
     #[inline]
-    #[must_use]
     pub fn bytes(&self, id: u32) -> &[u8] {
         match id {
             EMPTY | NONE => b"",
@@ -212,7 +206,6 @@ impl StringInterner {
 
     /// The text of a string. Interned texts were made valid UTF-8 by the decoder; otherwise, the
     /// valid part.
-    #[must_use]
     pub fn text(&self, id: u32) -> &str {
         let bytes = self.bytes(id);
         match std::str::from_utf8(bytes) {
@@ -222,25 +215,21 @@ impl StringInterner {
     }
 
     /// Number of texts.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.table.len() == 0
     }
 
     /// Texts that became [`OTHER`] for lack of room, since start.
-    #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.overflowed
     }
 
     /// Bytes of text storage in use, in whole chunks.
-    #[must_use]
     pub fn arena_bytes(&self) -> usize {
         self.arena.bytes()
     }

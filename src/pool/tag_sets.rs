@@ -248,7 +248,6 @@ impl TagSets {
     }
 
     /// Exclusive upper bound of ids.
-    #[must_use]
     pub fn end(&self) -> usize {
         self.table.end()
     }
@@ -272,19 +271,16 @@ impl TagSets {
     }
 
     /// Number of sets.
-    #[must_use]
     pub fn len(&self) -> usize {
         self.table.len()
     }
 
     /// Whether there are none.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.table.len() == 0
     }
 
     /// Sets that became [`OTHER_SET`] for lack of room, since start.
-    #[must_use]
     pub fn overflowed(&self) -> u64 {
         self.overflowed
     }

@@ -31,7 +31,6 @@ pub type TimerPool = Rows<TimerColumns>;
 
 impl TimerPool {
     /// The full id for the low half in a request row.
-    #[must_use]
     pub fn full_id(&self, low: u32) -> u64 {
         // Fewer than 2^32 timers are kept, so the distance to the next id is unambiguous.
         let next = self.next_id();

@@ -43,7 +43,6 @@ const REPORT_BYTES: usize = 48;
 const NONE: u32 = u32::MAX;
 
 /// Maximum size of a pool of `samples` samples including its readers, bytes.
-#[must_use]
 pub const fn pool_bytes(samples: usize) -> usize {
     let line = 4 * crate::limits::LINE_BYTES_MAX;
     let segment = SEGMENT_SAMPLES * size_of::<Sample>() + DICTIONARY_BYTES;

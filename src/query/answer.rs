@@ -46,7 +46,6 @@ pub struct ReportSummary {
 
 impl ReportSummary {
     /// Whether it is a histogram view, of which a question chooses one row by its key.
-    #[must_use]
     pub fn is_view(&self) -> bool {
         self.keys.first().is_some_and(|key| key == INDEX_VALUE)
     }
@@ -77,14 +76,12 @@ pub struct ReportAnswer {
 
 impl ReportAnswer {
     /// Missing data, for people.
-    #[must_use]
     pub fn partial(&self) -> &[String] {
         let of_span = self.of_span.as_ref();
         of_span.map_or(&self.remarks, |it| &it.partial)
     }
 
     /// The names of the key columns.
-    #[must_use]
     pub fn keys(&self) -> Vec<&str> {
         let columns = self.table.columns();
         let keys = self.key_columns.iter();
@@ -181,7 +178,6 @@ pub struct Scanned {
 
 impl Scanned {
     /// Whether sums over them are estimates, which are some percent off.
-    #[must_use]
     pub const fn is_estimate(&self) -> bool {
         self.sample_of.is_some() || self.stands_for.is_some()
     }

@@ -77,7 +77,6 @@ pub struct Change {
 
 impl Change {
     /// Returns the whole change.
-    #[must_use]
     pub const fn change(&self) -> i64 {
         self.after - self.before
     }

@@ -107,7 +107,6 @@ pub struct Catalog {
 
 impl Catalog {
     /// A catalog over a daemon's data.
-    #[must_use]
     pub fn new(
         live: SharedLive,
         clock: Arc<dyn Clock>,
@@ -142,14 +141,12 @@ impl Catalog {
     }
 
     /// Adds an importer of logs.
-    #[must_use]
     pub fn importing(self, importer: Option<Importer>) -> Self {
         Self { importer, ..self }
     }
 
     /// Adds what the daemon keeps beside its data: the tables on itself, annotations, alerts and
     /// releases; and a place to save changes.
-    #[must_use]
     pub fn keeping(
         self,
         tables: Vec<StatusTable>,
@@ -215,7 +212,6 @@ impl Catalog {
     }
 
     /// The columns of a table of any kind, and its approximate number of rows.
-    #[must_use]
     pub fn columns_of(&self, name: &str) -> Option<(Vec<Column>, usize)> {
         let live = answering(&self.live);
         if let Some(table) = FixedTable::raw(name) {
@@ -239,7 +235,6 @@ impl Catalog {
     }
 
     /// The declaration of a table in Pinba's layout, by any of its names.
-    #[must_use]
     pub fn create_table(&self, name: &str) -> Option<CreateTable> {
         if let Ok(entry) = self.entry(name) {
             return Some(ddl::report(&entry.definition));
@@ -252,20 +247,17 @@ impl Catalog {
     }
 
     /// Pools and reports, for row-by-row readers.
-    #[must_use]
     pub fn live(&self) -> &SharedLive {
         &self.live
     }
 
     /// Whether the merger has run recently.
-    #[must_use]
     pub fn merger_runs(&self) -> bool {
         let silent_ms = self.clock.mono_ms().saturating_sub(self.pulse.last_ms());
         silent_ms <= MERGER_SILENT_MS_MAX + self.status.gathering_period_ms()
     }
 
     /// Defaults of definitions.
-    #[must_use]
     pub fn defaults(&self) -> &Defaults {
         &self.defaults
     }
@@ -392,7 +384,6 @@ impl Catalog {
 
     /// The wall clock in milliseconds; for the fleet, which ships with a delay of some minutes, the
     /// end of the newest minute that all have shipped.
-    #[must_use]
     pub fn now_ms(&self, whose: &Whose) -> u64 {
         let now = self.clock.unix_ms();
         match whose.is_fleet() {
@@ -510,7 +501,6 @@ impl Catalog {
 
     /// The span, in unix seconds, for which live reports include rows of history, by the minute: a
     /// process was killed, and its counts since the last snapshot were lost.
-    #[must_use]
     pub fn refilled(&self) -> Option<std::ops::Range<u64>> {
         self.refill()?.filled()
     }

@@ -67,7 +67,6 @@ impl Definitions {
 
     /// The same without those entries of the configuration that cannot be, and what is wrong with
     /// these.
-    #[must_use]
     pub fn read(configured: &[Entry], defaults: &Defaults) -> (Self, Vec<ConfiguredError>) {
         let reports = builtin::reports(defaults).into_iter();
         let mut all = Self {
@@ -158,7 +157,6 @@ impl Definitions {
 
     /// Adds the report that releases are counted from, by this request tag. Returns false if an
     /// existing report has its name.
-    #[must_use]
     pub fn add_releases(&mut self, tag: &str, defaults: &Defaults) -> bool {
         let definition = release::definition(tag, defaults);
         let definition = definition.filter(|it| self.defined(&it.name).is_none());
@@ -188,7 +186,6 @@ impl Definitions {
     /// built-in reports, configured ones, those created at run time. With `server`
     /// (`mysql://user@host:port/pinba`) they are for a MariaDB in front that reads the daemon's
     /// tables there, preceded by its preamble.
-    #[must_use]
     pub fn statements(&self, defaults: &Defaults, server: Option<&str>) -> String {
         let fixed = FixedTable::PINBA.map(|table| ddl::fixed(table.name(), table, defaults));
         let reports = self.reports.iter().map(|(it, _)| ddl::report(it));
@@ -206,7 +203,6 @@ impl Definitions {
     }
 
     /// All definitions as forms.
-    #[must_use]
     pub fn forms(&self) -> Vec<ReportForm> {
         let reports = self.reports.iter().map(|(it, _)| match &it.comment {
             Some(comment) => {

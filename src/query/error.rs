@@ -92,13 +92,11 @@ fn did_you_mean(meant: Option<&String>) -> String {
 
 impl QueryError {
     /// A [`QueryError::UnknownReport`].
-    #[must_use]
     pub fn unknown_report(name: &str) -> Self {
         Self::UnknownReport { name: name.to_owned(), meant: None }
     }
 
     /// Adds the nearest of these names to the error for an unknown report.
-    #[must_use]
     pub fn suggesting(self, names: impl FnOnce() -> Vec<String>) -> Self {
         match self {
             Self::UnknownReport { name, meant: None } => {
@@ -116,7 +114,6 @@ impl QueryError {
     }
 
     /// A [`QueryError::NoHistory`] when no history is kept at all.
-    #[must_use]
     pub fn no_history() -> Self {
         let why = match cfg!(feature = "sql") {
             true => "no history is kept: --data DIR (data.dir) keeps it",

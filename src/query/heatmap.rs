@@ -42,7 +42,6 @@ pub struct HeatMap {
 }
 
 /// Returns the column width for a span of `secs`, seconds.
-#[must_use]
 pub fn step_of(secs: u64) -> u64 {
     let fits = |step: &&u64| secs.div_ceil(**step) <= COLUMNS_MAX;
     let days = secs.div_ceil(86_400 * COLUMNS_MAX);
@@ -63,7 +62,6 @@ fn edge(row: u64, rows_a_doubling: u64) -> u64 {
 }
 
 /// Returns the position of a time on the scale, in rows from 1 microsecond.
-#[must_use]
 pub fn place(us: f64, rows_a_doubling: f64) -> f64 {
     let doubling = us.max(1.0).log2().floor();
     (doubling + us.max(1.0) / doubling.exp2() - 1.0) * rows_a_doubling
@@ -71,7 +69,6 @@ pub fn place(us: f64, rows_a_doubling: f64) -> f64 {
 
 impl HeatMap {
     /// Builds the heat map of these histograms.
-    #[must_use]
     pub fn of(mut spreads: Spreads) -> Self {
         let mut times: Vec<(u64, u64)> =
             spreads.columns.iter().flatten().flatten().copied().collect();
@@ -146,7 +143,6 @@ impl HeatMap {
 
     /// Returns the count from which a cell has the highest level: the 99th percentile of the
     /// non-empty cells.
-    #[must_use]
     pub fn high(&self) -> u64 {
         let cells = self.columns.iter().flatten().flatten();
         let mut counts: Vec<u64> = cells.copied().filter(|count| *count > 0).collect();

@@ -23,7 +23,6 @@ pub struct Spans {
 
 impl Spans {
     /// The comparison span; by default the one right before.
-    #[must_use]
     pub fn compared_with(&self) -> Range<u64> {
         let Range { start, end } = self.span;
         let before = || start.saturating_sub(end - start)..start;
@@ -59,7 +58,6 @@ pub enum Whose {
 
 impl Whose {
     /// Whether it is for the fleet.
-    #[must_use]
     pub const fn is_fleet(&self) -> bool {
         matches!(self, Self::Fleet(_))
     }
@@ -75,7 +73,6 @@ pub struct Fleet {
 }
 
 /// The end of the newest minute that all pinbads have shipped at this unix second.
-#[must_use]
 pub const fn shipped_until(now: u64) -> u64 {
     let at = now.saturating_sub(SHIPPED_AFTER_SECS);
     at - at % 60
@@ -101,7 +98,6 @@ pub struct ReportQuestion {
 /// Adjusts the comparison span after the main span was widened: it gets the same length, and stays
 /// disjoint if it was. If the requested spans differ in length (one calendar day may be longer than
 /// another), it is only cut where it would overlap.
-#[must_use]
 pub(crate) fn moved(wide: &Range<u64>, asked: &Range<u64>, before: &Range<u64>) -> Range<u64> {
     let length = |span: &Range<u64>| span.end.saturating_sub(span.start);
     if length(asked) != length(before) {
@@ -191,14 +187,12 @@ pub struct RequestSearch {
 
 impl RequestSearch {
     /// Whether any request of its time could fail to match.
-    #[must_use]
     pub fn narrows(&self) -> bool {
         let of_any_time = Self { before_id: None, since: None, until: None, ..self.clone() };
         of_any_time.has_conditions()
     }
 
     /// Whether any request could fail to match.
-    #[must_use]
     pub fn has_conditions(&self) -> bool {
         let all = Self { limit: self.limit, timers: self.timers, ..Self::default() };
         *self != all
@@ -249,7 +243,6 @@ impl fmt::Display for RequestName {
 
 impl RequestName {
     /// Parses the output of [`Display`](fmt::Display).
-    #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut numbers = text.split('-').map(|number| number.parse().ok());
         let mut next = || numbers.next().flatten();

@@ -136,13 +136,11 @@ pub struct RawReader {
 
 impl RawReader {
     /// A reader; `defaults` determine the declared lengths of columns.
-    #[must_use]
     pub fn new(live: SharedLive, defaults: &Defaults) -> Self {
         Self { live, columns: FixedTable::Request.columns(defaults).into() }
     }
 
     /// Requests that match, newest or slowest first.
-    #[must_use]
     pub fn requests(&self, question: &RequestQuestion, as_of_ms: u64) -> RequestPage {
         let mut page = RequestPage {
             as_of_ms,

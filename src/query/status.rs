@@ -79,7 +79,6 @@ pub struct Status {
 
 impl Status {
     /// The status of a daemon without sockets, users, rules, snapshots and history.
-    #[must_use]
     pub fn bare(counters: Counters, ring: Arc<TempRing>) -> Self {
         Self {
             counters,
@@ -102,7 +101,6 @@ impl Status {
     }
 
     /// The counters alone, which a snapshot lets go on, as they are before anything is received.
-    #[must_use]
     pub fn before_start(counters: &Counters, sockets: &[SocketStatus]) -> Vec<Group> {
         let mut top = counters.total().readings();
         top.extend(counters.merge.counts().readings());
@@ -114,7 +112,6 @@ impl Status {
     }
 
     /// The counters of reports, which a snapshot lets go on too.
-    #[must_use]
     pub fn of_reports(live: &SharedLive) -> Group {
         let mut counters = kept(&answering(live));
         counters.retain(|it| it.kind == Kind::Counter);
@@ -232,7 +229,6 @@ impl Status {
     }
 
     /// The gathering period in milliseconds.
-    #[must_use]
     pub fn gathering_period_ms(&self) -> u64 {
         self.gathering_period.load().as_millis() as u64
     }
@@ -254,7 +250,6 @@ impl Status {
     }
 
     /// Why the daemon is behind, if so: more than half of the temporary pool waits for the merger.
-    #[must_use]
     pub fn behind(&self) -> Option<String> {
         let depth = self.ring.depth();
         let room = self.temp_pool_size;

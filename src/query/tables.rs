@@ -96,7 +96,6 @@ pub struct StatusTable {
 
 impl StatusTable {
     /// A table from a form.
-    #[must_use]
     pub fn new(form: &ReportForm, table: FixedTable, defined_by: DefinedBy) -> Self {
         let comment = form.comment.as_deref().unwrap_or(table.comment());
         Self {
@@ -109,7 +108,6 @@ impl StatusTable {
     }
 
     /// A report over samples from a form.
-    #[must_use]
     pub fn of_samples(name: &str, report: SampleReport, defined_by: DefinedBy) -> Self {
         let form = ReportForm::from(&report);
         Self {
@@ -122,7 +120,6 @@ impl StatusTable {
     }
 
     /// The tables that always exist.
-    #[must_use]
     pub fn built_in() -> Vec<Self> {
         TABLES.map(Self::of).into()
     }
@@ -134,7 +131,6 @@ impl StatusTable {
     }
 
     /// Its columns.
-    #[must_use]
     pub fn columns(&self, defaults: &Defaults) -> Vec<Column> {
         match &self.samples {
             Some(report) => samples::columns(report),
@@ -143,7 +139,6 @@ impl StatusTable {
     }
 
     /// The statement that creates it.
-    #[must_use]
     pub fn create_table(&self, name: &str, defaults: &Defaults) -> CreateTable {
         match &self.samples {
             Some(report) => {
@@ -154,7 +149,6 @@ impl StatusTable {
     }
 
     /// Its form.
-    #[must_use]
     pub fn form(&self) -> ReportForm {
         match &self.samples {
             Some(report) => ReportForm { name: self.name.clone(), ..ReportForm::from(&**report) },
@@ -163,14 +157,12 @@ impl StatusTable {
     }
 
     /// The name behind an alias.
-    #[must_use]
     pub fn aliased(name: &str) -> Option<&'static str> {
         let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
         alias.map(|(_, table)| table.name())
     }
 
     /// The numbers of the columns by which rows can be selected.
-    #[must_use]
     pub fn key_columns(&self) -> Vec<usize> {
         let keys = match (&self.samples, self.table) {
             (Some(report), _) => 0..report.keys.len(),
@@ -188,7 +180,6 @@ impl StatusTable {
     }
 
     /// The number of rows of a table over a snapshot, given the number of listed reports.
-    #[must_use]
     pub fn rows(&self, reports: usize) -> usize {
         match self.table {
             FixedTable::ActiveReports | FixedTable::V2Active => reports,
@@ -197,7 +188,6 @@ impl StatusTable {
     }
 
     /// The rows of a table over a snapshot.
-    #[must_use]
     pub fn read(&self, look: &StatusSnapshot, defaults: &Defaults) -> Vec<Row> {
         let columns = self.table.columns(defaults);
         // Columns without a counterpart here are NULL.
@@ -217,7 +207,6 @@ impl StatusTable {
     }
 
     /// The table with these rows.
-    #[must_use]
     pub fn with_rows(&self, rows: Vec<Row>, defaults: &Defaults) -> Box<dyn Table> {
         let columns = self.columns(defaults).into();
         Box::new(Rows { columns, rows })

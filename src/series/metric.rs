@@ -67,7 +67,6 @@ impl Metric {
     }
 
     /// Parses a name: `req_per_sec`, `p95`, `p99_9` (`p99.9` too), ...
-    #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
         if let Some(percent) = percentile_named(name) {
             return Some(Self::Percentile(percent));
@@ -76,7 +75,6 @@ impl Metric {
     }
 
     /// Its name, as [`parse`](Self::parse) accepts it; percentiles are spelt as in report columns.
-    #[must_use]
     pub fn name(&self) -> String {
         match self {
             Self::Named((name, ..)) => (*name).to_owned(),
@@ -90,7 +88,6 @@ impl Metric {
     }
 
     /// The unit of its numbers.
-    #[must_use]
     pub fn unit(&self) -> &'static str {
         match self {
             Self::Named((_, unit, ..)) => unit,

@@ -37,7 +37,6 @@ use crate::report::{CONFIGURED, DefinedBy, Watchlist};
 pub const REPORTS_MAX: usize = 64;
 
 /// Why a report has no last hour, no past and no rows in `/metrics`, if all places are taken.
-#[must_use]
 pub fn why_left_out() -> String {
     format!(
         "{REPORTS_MAX} reports are read second by second, which is the most there can be: those made \
@@ -119,13 +118,11 @@ const METRICS_MEMORY: usize = 16 << 20;
 
 impl Series {
     /// A series without reports and data, where none is kept.
-    #[must_use]
     pub fn nothing() -> Self {
         Self::new(Watchlist::default(), 0).0
     }
 
     /// A series of these reports within `memory` bytes, and its writer.
-    #[must_use]
     pub fn new(watched: Watchlist, memory: usize) -> (Self, Fold) {
         let state = State { history: History::new(memory / 40 * ROWS), ..State::default() };
         let shared = Arc::new(Shared { watched, state: RwLock::new(state), memory });
@@ -133,13 +130,11 @@ impl Series {
     }
 
     /// Most bytes of a series with this budget; without one, those for feeding the metrics.
-    #[must_use]
     pub fn bytes_max(memory: usize) -> usize {
         if memory == 0 { METRICS_MEMORY } else { memory }
     }
 
     /// Bytes for seconds in transit to the series and the metrics.
-    #[must_use]
     pub fn stream_bytes(memory: usize) -> usize {
         Self::bytes_max(memory) / 40 * STREAM
     }

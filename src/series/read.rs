@@ -216,7 +216,6 @@ impl Series {
     }
 
     /// Why a row has no lines; `None` if it has.
-    #[must_use]
     pub fn why_not(&self, report: &str, key: Option<&[String]>) -> Option<String> {
         self.row(report, key).err()
     }
@@ -263,7 +262,6 @@ impl Series {
     }
 
     /// The span covered; `None` before the first second is complete.
-    #[must_use]
     pub fn coverage(&self) -> Option<Coverage> {
         let history = &READ.read(&self.0.state).history;
         let (from, fine_from) = history.reaches()?;
@@ -275,7 +273,6 @@ impl Series {
     }
 
     /// Its contents and losses, for the daemon's status.
-    #[must_use]
     pub fn status(&self) -> Group {
         let state = READ.read(&self.0.state);
         let (rows, full, without) = state.history.count();

@@ -29,7 +29,6 @@ macro_rules! errors {
     ($($(#[$doc:meta])* $name:ident = $code:literal $state:literal;)+) => {
         impl SqlError {
             $($(#[$doc])*
-            #[must_use]
             pub fn $name(message: impl Into<String>) -> Self {
                 Self { code: $code, state: $state, message: message.into() }
             })+

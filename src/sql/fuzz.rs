@@ -18,7 +18,6 @@ use super::statement::{self, Parsed, Statement};
 
 /// Splits a text into statements, reads each of them and rewrites the queries. Returns how many
 /// could be planned.
-#[must_use]
 pub(crate) fn fuzz_text(text: &str) -> usize {
     static SETTINGS: LazyLock<SqlSettings> = LazyLock::new(SqlSettings::default);
 

@@ -76,7 +76,6 @@ pub struct Session {
 
 impl Session {
     /// A session on database `pinba`.
-    #[must_use]
     pub fn new(id: u64, user: impl Into<String>, admin: bool) -> Self {
         Self {
             database: Some("pinba".to_owned()),
@@ -92,7 +91,6 @@ impl Session {
     }
 
     /// Whether each statement is a transaction of its own.
-    #[must_use]
     pub fn autocommit(&self) -> bool {
         let set = self.variables.get("autocommit");
         set.is_none_or(|value| value != "OFF")

@@ -57,7 +57,6 @@ pub struct Counter(AtomicU64);
 
 impl Counter {
     /// Creates a counter at `count`.
-    #[must_use]
     pub const fn new(count: u64) -> Self {
         Self(AtomicU64::new(count))
     }
@@ -71,7 +70,6 @@ impl Counter {
     }
 
     /// Returns the count.
-    #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
@@ -94,7 +92,6 @@ impl Gauge {
     }
 
     /// Returns the value.
-    #[must_use]
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
@@ -145,7 +142,6 @@ impl WrappedCounter {
     }
 
     /// Returns the count.
-    #[must_use]
     pub fn get(&self) -> u64 {
         let seen = self.seen.load(Ordering::Acquire);
         seen.wrapping_add(self.offset.load(Ordering::Acquire))
@@ -176,7 +172,6 @@ macro_rules! counted {
             pub const COUNT: usize = Self::ALL.len();
 
             /// Its name, and that of its counter.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Self::$Variant => $name,)+
@@ -220,7 +215,6 @@ impl<R: Reason, const N: usize> CounterBy<R, N> {
     }
 
     /// Returns the counts, in the order of the reasons' numbers.
-    #[must_use]
     pub fn get(&self) -> [u64; N] {
         std::array::from_fn(|reason| self.counts[reason].get())
     }
@@ -281,7 +275,6 @@ macro_rules! counters {
 
         impl $name {
             /// Returns a copy of all values.
-            #[must_use]
             pub fn counts(&self) -> Self {
                 let counts = Self::default();
                 counts.absorb(self);
@@ -303,7 +296,6 @@ macro_rules! counters {
             }
 
             /// Returns all values, in the order of declaration.
-            #[must_use]
             pub fn readings(&self) -> Vec<Reading> {
                 vec![ $( Reading {
                     name: stringify!($field),

@@ -54,7 +54,6 @@ pub struct Limit {
 
 impl Limit {
     /// Allows at most one line every `span_ms` milliseconds.
-    #[must_use]
     pub const fn new(span_ms: u64) -> Self {
         Self { span_ms, next_ms: AtomicU64::new(0), held_back: AtomicU64::new(0) }
     }

@@ -20,7 +20,6 @@ const ROW_NAMES: [&str; 2] = ["span", "theme"];
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
 
 /// Percent-encodes a name or a value for a path or a query.
-#[must_use]
 pub fn encode(text: &str) -> String {
     utf8_percent_encode(text, PLAIN).to_string()
 }

@@ -55,7 +55,6 @@ impl Unit {
     ];
 
     /// Its name in JSON and in lists of columns.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::None => "none",
@@ -75,13 +74,11 @@ impl Unit {
     }
 
     /// Finds a unit by name.
-    #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|unit| unit.name() == name)
     }
 
     /// The unit of the same quantity per second, if there is one.
-    #[must_use]
     pub const fn per_second(self) -> Self {
         match self {
             Self::Count => Self::CountPerSecond,

@@ -65,7 +65,6 @@ pub struct AccessFlags {
 
 impl AccessFlags {
     /// Trusts the certificate of a configuration too, to ask its daemon on this machine.
-    #[must_use]
     pub fn trusting(&self, config: &Config) -> Self {
         Self { own_certificate: config.http.tls_cert.clone(), ..self.clone() }
     }
@@ -305,7 +304,6 @@ fn read(answer: &mut Response<Body>, bytes_max: u64) -> Result<String, String> {
 
 impl ClientError {
     /// A hint on what to do, if there is one.
-    #[must_use]
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Unreachable { problem, .. } if problem.contains("Connection refused") => {

@@ -69,7 +69,6 @@ use super::app::{App, Endpoint};
 
 /// Most bytes of pages while `readings` of them are being built: those kept for a second, and sums
 /// over raw timers.
-#[must_use]
 pub const fn bytes_max(readings: usize) -> usize {
     cache::BYTES + readings * timers::SUMS_BYTES
 }

@@ -109,7 +109,6 @@ const NAP: Duration = Duration::from_millis(20);
 impl Source {
     /// Creates a source, which accepts bodies only after [`begin`](Self::begin), and no spans that
     /// the daemon pushes as `own_instance`.
-    #[must_use]
     pub fn new(config: OtlpInput, own_instance: Option<Arc<str>>) -> Arc<Self> {
         Arc::new(Self {
             keys: Arc::new(Keys::new(&config.attributes, own_instance)),

@@ -69,7 +69,6 @@ impl Decoder {
 
     /// A decoder that keeps names as sent. All decoders and the merger share one `hasher` (clones
     /// of it).
-    #[must_use]
     pub fn new(limits: TextLimits, hasher: Hasher) -> Self {
         Self::with_rules(limits, hasher, AsSent)
     }
@@ -77,7 +76,6 @@ impl Decoder {
 
 impl<R: Rewrite> Decoder<R> {
     /// A decoder that applies `rules` to every name.
-    #[must_use]
     pub fn with_rules(limits: TextLimits, hasher: Hasher, rules: R) -> Self {
         Self {
             lists: Lists::new(),

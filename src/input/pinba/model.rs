@@ -83,7 +83,6 @@ macro_rules! message {
 
         impl $name {
             /// A request with these names and all required fields; the numbers are 0.
-            #[must_use]
             pub fn named(
                 hostname: impl Into<Vec<u8>>,
                 server_name: impl Into<Vec<u8>>,
@@ -157,7 +156,6 @@ macro_rules! message {
             }
 
             /// The number of the first missing required field. prost does not check.
-            #[must_use]
             pub fn missing_field(&self) -> Option<u32> {
                 let present = [
                     (1, self.hostname.is_some()),

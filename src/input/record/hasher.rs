@@ -22,13 +22,11 @@ pub struct Hasher {
 
 impl Hasher {
     /// A hash function that nobody outside can know.
-    #[must_use]
     pub fn new() -> Self {
         Self::over(RandomState::new())
     }
 
     /// A fixed one, for tests and benchmarks.
-    #[must_use]
     pub fn with_seed(seed: u64) -> Self {
         Self::over(RandomState::with_seeds(
             seed,
@@ -54,7 +52,6 @@ impl Hasher {
 
     /// Hash of a text.
     #[inline]
-    #[must_use]
     pub fn hash_bytes(&self, text: &[u8]) -> u64 {
         if let Some(padded) = padded(text) {
             return self.hash_short(padded, text.len());
@@ -77,7 +74,6 @@ impl Hasher {
 
     /// Hash of a request's identity apart from its tags: hostname, server name, script name, schema
     /// (absent is not empty) and status.
-    #[must_use]
     pub fn hash_identity(
         &self,
         hostname: &[u8],
@@ -104,7 +100,6 @@ impl Hasher {
     }
 
     /// Hash of a tag set: the sequence of its names and values, in packet order.
-    #[must_use]
     pub fn hash_tags<'t>(&self, tags: impl IntoIterator<Item = (&'t [u8], &'t [u8])>) -> u64 {
         let mut set = self.tag_set();
         for (name, value) in tags {
@@ -115,7 +110,6 @@ impl Hasher {
 
     /// Starts the hash of a tag set from the hashes of its words.
     #[inline]
-    #[must_use]
     pub fn tag_set(&self) -> TagSetHasher {
         TagSetHasher { hash: self.name_key, name_key: self.name_key, value_key: self.value_key }
     }
@@ -153,7 +147,6 @@ impl TagSetHasher {
 
     /// The hash of the tags added.
     #[inline(always)]
-    #[must_use]
     pub fn finish(&self) -> u64 {
         fold(self.hash, self.value_key).rotate_left(29)
     }

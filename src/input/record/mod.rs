@@ -154,7 +154,6 @@ macro_rules! numbers {
         impl Record<'_> {
             $($(#[$doc])*
             #[inline]
-            #[must_use]
             pub fn $name(&self) -> $number {
                 self.head.$name.get()
             })+
@@ -207,27 +206,23 @@ impl<'a> Record<'a> {
     }
 
     /// The bytes of the record, as they can be appended to another block.
-    #[must_use]
     pub const fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
     /// Whether reports already have it: it is for raw rows alone.
     #[inline(always)]
-    #[must_use]
     pub fn is_counted(&self) -> bool {
         self.head.is_counted != 0
     }
 
     /// Whether there is further data.
     #[inline(always)]
-    #[must_use]
     pub fn has_further(&self) -> bool {
         self.head.further_bytes.get() != 0
     }
 
     /// Further data, as written by the input.
-    #[must_use]
     pub fn further(&self) -> &'a [u8] {
         let bytes = self.bytes.len();
         let at = bytes.checked_sub(self.head.further_bytes.get().into());
@@ -236,28 +231,24 @@ impl<'a> Record<'a> {
 
     /// The physical host.
     #[inline]
-    #[must_use]
     pub fn hostname(&self) -> &'a [u8] {
         self.text(0)
     }
 
     /// The virtual host.
     #[inline]
-    #[must_use]
     pub fn server_name(&self) -> &'a [u8] {
         self.text(1)
     }
 
     /// The script.
     #[inline]
-    #[must_use]
     pub fn script_name(&self) -> &'a [u8] {
         self.text(2)
     }
 
     /// The schema (`http`, `https`, ...); `None` when not sent.
     #[inline]
-    #[must_use]
     pub fn schema(&self) -> Option<&'a [u8]> {
         let [.., schema] = self.head.text_bytes;
         (schema.get() != ABSENT).then(|| self.text(3))
@@ -265,7 +256,6 @@ impl<'a> Record<'a> {
 
     /// String number `i` of the record's own table; empty if there is none.
     #[inline]
-    #[must_use]
     pub fn string(&self, i: u16) -> &'a [u8] {
         let i = usize::from(i);
         let end_of = |i: usize| self.string_ends.get(i).map(|end| end.get() as usize);
@@ -278,14 +268,12 @@ impl<'a> Record<'a> {
 
     /// The request's own tags.
     #[inline]
-    #[must_use]
     pub fn request_tags(&self) -> TagSet<'a> {
         TagSet { hash: self.head.request_tags_hash.get(), pairs: self.request_tags }
     }
 
     /// The timers, in the order in which they were sent.
     #[inline]
-    #[must_use]
     pub fn timers(&self) -> Timers<'a> {
         Timers { rest: self.timers }
     }
@@ -329,21 +317,18 @@ pub struct TagSet<'a> {
 impl<'a> TagSet<'a> {
     /// Keyed hash over the sequence of (name, value) texts: [`Hasher::hash_tags`].
     #[inline]
-    #[must_use]
     pub const fn hash(&self) -> u64 {
         self.hash
     }
 
     /// Number of tag pairs.
     #[inline]
-    #[must_use]
     pub const fn len(&self) -> usize {
         self.pairs.len()
     }
 
     /// Whether there are no tags.
     #[inline]
-    #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.pairs.is_empty()
     }

@@ -22,7 +22,6 @@ pub struct Example {
 
 impl Example {
     /// An example from this line.
-    #[must_use]
     pub fn of(reason: &'static str, line: &[u8]) -> Self {
         let shown = line.get(..EXAMPLE_BYTES).unwrap_or(line);
         Self { reason, line: shown.escape_ascii().to_string() }
@@ -78,14 +77,12 @@ counted! {
 
 impl RejectReason {
     /// Whether the datagram was rejected because of its sender, unread.
-    #[must_use]
     pub const fn is_unread(self) -> bool {
         matches!(self, Self::SourceNotAllowed | Self::SourceRate)
     }
 
     /// Whether the bytes are not a message at all (as opposed to a message that breaks Pinba's
     /// rules).
-    #[must_use]
     pub const fn is_malformed(self) -> bool {
         self as u8 <= Self::MissingField as u8
     }

@@ -19,7 +19,6 @@ pub(super) fn clean(seconds: f32) -> f32 {
 /// product fits the 53 of an `f64`; and below 2^51 adding 2^52 leaves no bits for a fraction, so
 /// the addition itself rounds half to even.
 #[inline]
-#[must_use]
 pub fn micros(seconds: f32) -> u64 {
     const SHIFT: f64 = 4_503_599_627_370_496.0;
     let micros = f64::from(clean(seconds)) * 1e6;
@@ -35,7 +34,6 @@ pub(super) fn span_start(seconds: f32) -> f32 {
 
 /// Whether a system CPU time is the note that the times and memory are not known.
 #[inline(always)]
-#[must_use]
 pub fn is_unmeasured(ru_stime: f32) -> bool {
     ru_stime.is_sign_negative()
 }

@@ -25,7 +25,6 @@ impl TextLimits {
     /// Keeps `text_bytes` of hostname, server name, schema and every dictionary word,
     /// `script_name_bytes` of a script name. Both are clamped to
     /// [`TEXT_BYTES_MIN`]..=[`TEXT_BYTES_MAX`].
-    #[must_use]
     pub fn new(text_bytes: usize, script_name_bytes: usize) -> Self {
         Self {
             text_bytes: text_bytes.clamp(TEXT_BYTES_MIN, TEXT_BYTES_MAX),

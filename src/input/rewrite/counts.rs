@@ -28,13 +28,11 @@ pub struct RuleCounts {
 
 impl RuleCounters {
     /// Counters for `rules` rules, all zero.
-    #[must_use]
     pub fn new(rules: usize) -> Self {
         Self((0..rules).map(|_| OneRule::default()).collect())
     }
 
     /// The counts so far, in the order of the rules.
-    #[must_use]
     pub fn counts(&self) -> Vec<RuleCounts> {
         let counts = self.0.iter().map(|rule| {
             let matched = rule.matched.get();
@@ -57,7 +55,6 @@ impl RuleCounters {
 
 impl RuleCounts {
     /// A remark on a rule that never matches or always does.
-    #[must_use]
     pub const fn remark(&self) -> Option<&'static str> {
         if self.matched == 0 {
             Some("never matched")

@@ -24,7 +24,6 @@ pub struct Chain(pub(super) u16);
 
 impl Chain {
     /// The chain of this number, counted from 0.
-    #[must_use]
     pub const fn new(number: u8) -> Self {
         Self(number as u16)
     }

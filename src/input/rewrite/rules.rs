@@ -88,7 +88,6 @@ impl NameRules {
     ///
     /// # Panics
     /// With more than [`REWRITES_MAX`] rules, which the configuration refuses.
-    #[must_use]
     pub fn new(configured: &[RewriteRule], hasher: Hasher, shared: Arc<RuleCounters>) -> Self {
         assert!(configured.len() <= REWRITES_MAX);
         let mut about: Vec<(&RewriteField, Vec<Rule>)> = Vec::new();

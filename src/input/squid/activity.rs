@@ -27,7 +27,6 @@ counted! {
 
 impl Activity {
     /// The resource that it uses.
-    #[must_use]
     pub const fn resource(self) -> Resource {
         match self {
             Self::ClientIn | Self::ClientOut => Resource::Client,
@@ -38,7 +37,6 @@ impl Activity {
     }
 
     /// Whether it is one of the two that may have been done for an earlier request.
-    #[must_use]
     pub const fn is_disk(self) -> bool {
         matches!(self, Self::DiskIn | Self::DiskOut)
     }
@@ -86,7 +84,6 @@ pub struct Measure {
 
 impl Measure {
     /// Its state.
-    #[must_use]
     pub const fn state(&self) -> State {
         match (self.start_us, self.total_us) {
             (_, Some(_)) => State::Done,
@@ -96,7 +93,6 @@ impl Measure {
     }
 
     /// From its start to its first bytes, if that is part of this request, in microseconds.
-    #[must_use]
     pub const fn first_byte_us(&self) -> Option<u64> {
         match self.resident_ms {
             Some(_) => None,
@@ -105,7 +101,6 @@ impl Measure {
     }
 
     /// Its time in this request, in microseconds; `None` if it has none, or that is unknown.
-    #[must_use]
     pub const fn spent_us(&self) -> Option<u64> {
         match self.resident_ms {
             Some(_) => None,

@@ -71,7 +71,6 @@ impl Position {
     }
 
     /// Whether a line of the file was read: then its start is known.
-    #[must_use]
     pub fn is_past_line(self) -> bool {
         self.offset > 0
     }

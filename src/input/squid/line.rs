@@ -96,7 +96,6 @@ pub struct Transaction<'a> {
 
 impl Transaction<'_> {
     /// Its end, in seconds since 1970-01-01 UTC.
-    #[must_use]
     pub fn ended_secs(&self) -> u32 {
         let ended_ms = self.start_ms.saturating_add(self.elapsed_ms);
         u32::try_from(ended_ms / 1000).unwrap_or(u32::MAX)

@@ -60,7 +60,6 @@ impl Lines {
     }
 
     /// Bytes kept of the incomplete line.
-    #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held.len()
     }

@@ -121,7 +121,6 @@ const MARKS_MAX: usize = 64;
 impl Progress {
     /// How many files were begun, and whether a line of the last was read: a position in it says
     /// only then which file it is.
-    #[must_use]
     pub fn begun(&self) -> (u64, bool) {
         (self.files_begun, self.file.is_some_and(file::Position::is_past_line))
     }
@@ -129,7 +128,6 @@ impl Progress {
 
 impl Source {
     /// A source without data.
-    #[must_use]
     pub fn new(config: SquidSource) -> Arc<Self> {
         Arc::new(Self {
             config,
@@ -173,14 +171,12 @@ impl Source {
     }
 
     /// Whether it follows a file.
-    #[must_use]
     pub fn is_followed(&self) -> bool {
         matches!(self.config.from, SquidFrom::File(..))
     }
 
     /// Its position and counts at the time when `left` of its records had left the ring. Call it
     /// while nothing more leaves.
-    #[must_use]
     pub fn at(&self, left: u64) -> (Progress, SquidCounters) {
         self.at_mark(&self.marks.lock(), left)
     }
@@ -277,7 +273,6 @@ pub struct Decoder<R> {
 
 impl<R: Rewrite> Decoder<R> {
     /// A decoder that continues at the source's position.
-    #[must_use]
     pub fn new(source: Arc<Source>, limits: TextLimits, hasher: Hasher, rules: R) -> Self {
         let mut decoder = Self {
             writer: RequestWriter::new(limits, hasher, rules),
@@ -327,13 +322,11 @@ impl<R: Rewrite> Decoder<R> {
     }
 
     /// For lines of the past: each counts as received in the second in which its request ended.
-    #[must_use]
     pub fn of_the_past(self) -> Self {
         Self { has_own_time: true, ..self }
     }
 
     /// For the current lines of a daemon: sums leave their window as time passes on this clock.
-    #[must_use]
     pub fn with_clock(self, clock: Arc<dyn Clock>) -> Self {
         Self { clock: Some(clock), ..self }
     }

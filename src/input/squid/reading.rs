@@ -37,7 +37,6 @@ pub struct Tally {
 
 impl Tally {
     /// The same at a later position.
-    #[must_use]
     pub fn at(&self, lines: u64) -> Self {
         let later = self.ahead.iter().filter(|it| it.end > lines);
         Self { lines, ahead: later.cloned().collect() }
@@ -82,7 +81,6 @@ pub struct Followed(pub Vec<(Arc<Source>, Arc<SocketCounters>)>);
 impl Followed {
     /// Positions of followed files up to the records that have left the ring, if any is followed;
     /// takes what moved up to there, of all sources. Call it while nothing can be merged.
-    #[must_use]
     pub fn reached(&self) -> (Option<Arc<Positions>>, Moves) {
         let mut moves = Moves::default();
         let mut positions = None;

@@ -76,7 +76,6 @@ pub struct Sequences {
 
 impl Sequences {
     /// Runs known to another process.
-    #[must_use]
     pub fn restored(known: &[Known]) -> Self {
         let runs = known
             .iter()

@@ -85,7 +85,6 @@ impl Moves {
     }
 
     /// Bytes in memory.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         const ENTRY: usize = size_of::<Swaps>() + 2 * size_of::<usize>();
         let keys = self.0.keys();
@@ -489,7 +488,6 @@ pub(crate) fn now(mono_ms: u64) -> u32 {
 
 /// Seconds that the window reaches back from `secs`, over all sources of a daemon that runs for
 /// `uptime`. It ends piece by piece, so it is up to one piece shorter than its length.
-#[must_use]
 pub fn covered<'a>(
     sources: impl Iterator<Item = &'a super::Source>,
     secs: u32,
@@ -500,7 +498,6 @@ pub fn covered<'a>(
 }
 
 /// Objects moved in the window that ends at `secs`, over all sources.
-#[must_use]
 pub fn swaps<'a>(
     sources: impl Iterator<Item = &'a super::Source>,
     secs: u32,
@@ -514,7 +511,6 @@ pub fn swaps<'a>(
 }
 
 /// Savings from revalidation in the window that ends at `secs`, over all sources.
-#[must_use]
 pub fn savings<'a>(sources: impl Iterator<Item = &'a super::Source>, secs: u32) -> Vec<Saved> {
     let mut all = BTreeMap::new();
     for source in sources {

@@ -82,7 +82,6 @@ pub fn connect(address: &StatAddress, shutdown: &Shutdown) -> io::Result<File> {
 
 /// Whether a connection failed because nothing has made that Unix socket: PHP may start later, or
 /// never, as with an entry for dumps.
-#[must_use]
 pub fn is_absent(address: &StatAddress, error: &io::Error) -> bool {
     matches!(address, StatAddress::Unix(_)) && error.kind() == ErrorKind::NotFound
 }

@@ -40,7 +40,6 @@ pub struct Source {
 
 impl Source {
     /// A source without data.
-    #[must_use]
     pub fn new(config: StatSource) -> Arc<Self> {
         Arc::new(Self {
             config,

@@ -60,13 +60,11 @@ pub struct Batch {
 
 impl Batch {
     /// Allocates the buffers, zeroed and untouched.
-    #[must_use]
     pub fn new() -> Self {
         Self::with_names(0)
     }
 
     /// Like [`Batch::new`], with senders' addresses ([`Batch::senders`]).
-    #[must_use]
     pub fn with_senders() -> Self {
         Self::with_names(BATCH_DATAGRAMS_MAX)
     }
@@ -157,7 +155,6 @@ impl Batch {
 
     /// Address and port of the sender of datagram `at`; unspecified if the batch was not created
     /// for that.
-    #[must_use]
     pub fn sender(&self, at: usize) -> SocketAddr {
         let name = self.names.get(at).copied().unwrap_or_default();
         let [_, _, high, low, ..] = name;

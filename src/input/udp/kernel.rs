@@ -34,7 +34,6 @@ pub struct SocketMemory {
 
 /// The limit in bytes for all UDP sockets of this machine together (`net.ipv4.udp_mem`, the last
 /// figure); `None` if not visible, as in a separate network namespace.
-#[must_use]
 pub fn udp_memory_max() -> Option<u64> {
     let text = fs::read_to_string("/proc/sys/net/ipv4/udp_mem").ok()?;
     let pages: u64 = text.split_whitespace().nth(2)?.parse().ok()?;
@@ -51,7 +50,6 @@ pub struct KernelGauge {
 
 impl KernelGauge {
     /// The gauge of `socket`, whose counters are `counters`.
-    #[must_use]
     pub fn new(socket: &Arc<Socket>, counters: Arc<SocketCounters>) -> Self {
         Self { socket: Arc::downgrade(socket), counters }
     }
@@ -72,7 +70,6 @@ impl KernelGauge {
 }
 
 /// The kernel's id for a socket, the same in every process until reboot; 0 if unavailable.
-#[must_use]
 pub fn cookie(socket: &Socket) -> u64 {
     rustix::net::sockopt::socket_cookie(socket).unwrap_or_default()
 }

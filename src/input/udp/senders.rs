@@ -139,7 +139,6 @@ impl Table {
 impl Senders {
     /// An empty table. `allow` are the networks that may send, empty for all; `rate_max` is the
     /// limit in datagrams per second and sender, 0 for none.
-    #[must_use]
     pub fn new(allow: &[IpNet], rate_max: u32) -> Arc<Self> {
         Arc::new(Self {
             table: Mutex::new(Table {
@@ -153,7 +152,6 @@ impl Senders {
     }
 
     /// Whether this address may send.
-    #[must_use]
     pub fn allows(&self, sender: IpAddr) -> bool {
         self.allowed.contains(bits(sender))
     }
@@ -187,7 +185,6 @@ impl Senders {
     }
 
     /// The senders with the most datagrams, at most `limit` of them, and the sum of all others.
-    #[must_use]
     pub fn list(&self, limit: usize, now_ms: u64) -> (Vec<SenderCounts>, Counts) {
         let table = TABLE.lock(&self.table);
         let senders = table.rows.iter().map(|(sender, row)| SenderCounts {
@@ -235,7 +232,6 @@ impl Ranges {
 }
 
 /// An address as a number: IPv6, or an IPv4 address mapped into it. Never 0 for a real sender.
-#[must_use]
 pub fn bits(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped().to_bits(),

@@ -123,7 +123,6 @@ impl Push {
     }
 
     /// Returns the points sent, dropped and waiting.
-    #[must_use]
     pub fn status(&self) -> Group {
         let mut all = self.counters.counts().readings();
         let rows = self.rows.lock();

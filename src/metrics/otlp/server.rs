@@ -95,7 +95,6 @@ impl Server {
 const PATHS: [&str; 2] = ["/v1/metrics", "/v1/traces"];
 
 /// Returns where metrics and spans go with a configured URL, which may be that of either.
-#[must_use]
 pub fn urls(url: &str) -> [String; 2] {
     let url = url.trim_end_matches('/');
     let base = PATHS.iter().find_map(|path| url.strip_suffix(path)).unwrap_or(url);

@@ -32,7 +32,6 @@ impl Catalog {
     /// The objectives that count all requests of a row and call long ones bad: name, and time from
     /// which a request is slow, microseconds. `key` is `None` for all rows; those of the total over
     /// all requests are counted by every report without filters.
-    #[must_use]
     pub fn time_limits(&self, report: &str, key: Option<&[String]>) -> Vec<(String, u64)> {
         let bytes = key_of(key.into_iter().flatten());
         let is_total = report == EVERYTHING && key.is_none();

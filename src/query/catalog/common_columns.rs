@@ -109,7 +109,6 @@ impl Catalog {
 
     /// The columns of a report with these percentiles too, and its approximate number of rows;
     /// `None` if it is not a report with rows.
-    #[must_use]
     pub fn columns_with(&self, name: &str, percentiles: &[f64]) -> Option<(Vec<Column>, usize)> {
         let live = answering(&self.live);
         let entry = with_rows(&live, name).ok()?;

@@ -115,7 +115,6 @@ impl Catalog {
     }
 
     /// The datasets of reports as currently defined.
-    #[must_use]
     pub fn kept_datasets(&self) -> Vec<Dataset> {
         let live = answering(&self.live);
         let watched = live.reports.watched();

@@ -96,7 +96,6 @@ impl Catalog {
 
     /// The reports that there are once `wanted` is [in force](Self::reconfigure): the configured ones,
     /// those that can be dropped and stay, and those that come back.
-    #[must_use]
     pub fn reports_after(
         &self,
         mut wanted: Definitions,

@@ -17,7 +17,6 @@ const CHUNK: u64 = 2_048;
 impl Catalog {
     /// The first of these request tags that one of the latest requests has. Without raw rows, the
     /// first that is sent at all.
-    #[must_use]
     pub fn release_tag<'a>(&self, tags: &'a [String]) -> Option<&'a String> {
         let live = answering(&self.live);
         let (pool, rows) = (&live.pool, &live.pool.requests);

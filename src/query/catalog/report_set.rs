@@ -128,7 +128,6 @@ impl Catalog {
     }
 
     /// The reports for which there was no place among those that are read second by second.
-    #[must_use]
     pub fn left_out(&self) -> Vec<String> {
         let live = answering(&self.live);
         let left_out = live.reports.left_out().iter();

@@ -26,13 +26,11 @@ const LOOKED_MAX: u64 = 512 * 1024;
 
 impl RawReader {
     /// Returns the id of the youngest request so far; 0 before the first.
-    #[must_use]
     pub fn last_id(&self) -> u64 {
         answering(&self.live).pool.requests.next_id() - 1
     }
 
     /// Returns the next requests after `step.after_id` that match, oldest first.
-    #[must_use]
     pub fn follow(&self, search: &RequestSearch, step: FollowStep) -> Followed {
         let mut walk = Walk { after: step.after_id, last: 0, missed: 0, found: Matches::default() };
         self.catch_up(search, step.sample, &mut walk);

@@ -49,7 +49,6 @@ impl Sample {
 
 impl RawReader {
     /// Sums the timers of the matching requests, or estimates the sums from a sample.
-    #[must_use]
     pub fn timer_groups(&self, search: &TimerSearch) -> TimerGroups {
         let mut sums = TimerSums::new(search);
         let ids = ids_of(&answering(&self.live).pool, &search.requests);

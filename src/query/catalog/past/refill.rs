@@ -61,7 +61,6 @@ pub struct Refill {
 impl Refill {
     /// Reads the rows of these spans, as far as the windows of the reports reach; `None` if nothing
     /// is missing, or ever was in history.
-    #[must_use]
     pub fn read<'a>(
         history: Option<&History>,
         reports: impl Iterator<Item = &'a Definition>,
@@ -177,7 +176,6 @@ impl Refill {
 
     /// From its first minute to the end of its last, or to the start of this process if that was
     /// before, in unix seconds; `None` if it has no row.
-    #[must_use]
     pub fn filled(&self) -> Option<Range<u64>> {
         (!self.rows.is_empty()).then(|| self.filled.clone())
     }
@@ -203,13 +201,11 @@ impl Refill {
     }
 
     /// A remark on what no row replaces although history has it, or had it before.
-    #[must_use]
     pub fn why_lacking(&self) -> Option<String> {
         self.lacking.clone()
     }
 
     /// The missing spans that are still inside a window at this unix second.
-    #[must_use]
     pub fn lost(&self, now: u64) -> Vec<Lost> {
         let lost = self.lost.iter().copied();
         lost.filter(|lost| now.saturating_sub(self.window_secs) < lost.end).collect()
@@ -433,7 +429,6 @@ fn pieces(earlier: &Earlier) -> impl Iterator<Item = &Arc<Part>> {
 
 impl Catalog {
     /// Adds rows that replace lost counts.
-    #[must_use]
     pub fn refilled_by(mut self, refill: Option<Refill>) -> Self {
         self.refill = parking_lot::RwLock::new(refill.map(Arc::new));
         self
@@ -481,7 +476,6 @@ impl Catalog {
     }
 
     /// The missing spans that history replaces, or may replace later, for the next process.
-    #[must_use]
     pub(crate) fn missing_spans(&self) -> Vec<Lost> {
         self.missing().map_or(Vec::new(), |it| it.for_the_next(self.unix_secs()))
     }
