@@ -443,7 +443,7 @@ settings! {
         /// The database.
         database: String = "\"pinba\"", identifier();
 
-        /// As whom.
+        /// The user to log in as.
         user: String = "\"default\"", name("a user");
 
         /// A file with that user's password, readable by the daemon alone; "" for none.
