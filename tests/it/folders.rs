@@ -317,10 +317,9 @@ fn after_a_kill_history_refills_live_reports() {
     );
     let page = program.site.get("/").body;
     for said in [
-        "reports have what history kept of them, by the minute",
-        "What it did not keep is lost",
-        "Single requests are those up to the last snapshot before that",
-        "live charts start over",
+        "reports hold what history kept of them, by the minute; the rest is lost",
+        "Raw requests from before are those of the last snapshot",
+        "Live charts start over",
     ] {
         assert!(page.contains(said), "{said}: {page}");
     }
