@@ -57,27 +57,36 @@ pub(super) struct Format {
     pub(super) format: u32,
 }
 
-/// A commit. Older versions wrote fewer fields.
+/// A commit. What is empty is not written: on a full disk each byte of the manifest counts.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Commit {
     /// Number of the next file.
     next: u64,
     /// The run that begins, if there was no room for it in the first line.
+    #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<u64>,
     /// The unix second that ages are relative to.
+    #[serde(skip_serializing_if = "Option::is_none")]
     aged: Option<u64>,
     /// Datasets after those already known; parts refer to them by number.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     datasets: Vec<Dataset>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     add: Vec<Entry>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     remove: Vec<String>,
     /// Files that do not count but may exist; those added later do count.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     left: Vec<String>,
     /// Parts whose files were missing at the last start.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     missing: Vec<Entry>,
     /// Positions in followed files up to which everything is included.
+    #[serde(skip_serializing_if = "Positions::is_empty")]
     files: Positions,
     /// The last file of the log of seconds that is included.
+    #[serde(skip_serializing_if = "Option::is_none")]
     log: Option<u64>,
 }
 

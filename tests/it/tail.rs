@@ -194,7 +194,7 @@ fn who_asks_goes_along() {
             (run(&mut command), answer.join().unwrap())
         });
         assert_eq!(said.code, Some(1));
-        assert!(said.err.starts_with("pinbad: who; --token-file"), "{}", said.err);
+        assert!(said.err.starts_with("pinbad: who; give a token with"), "{}", said.err);
         let sent = head.iter().find_map(|line| line.strip_prefix("authorization: "));
         assert_eq!(sent, Some(expected));
     }
