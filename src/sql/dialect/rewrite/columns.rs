@@ -65,16 +65,16 @@ pub(crate) fn write_out(
         return Ok(ColumnNames::new());
     }
     let (with, names) = (Vec::new(), ColumnNames::new());
-    let mut joins =
-        Joins { items, database, columns_of, all_stars, with, names, is_lacking: false };
-    joins.query(query, None)?;
+    let mut writer =
+        ColumnWriter { items, database, columns_of, all_stars, with, names, is_lacking: false };
+    writer.query(query, None)?;
     // Without one of its tables it cannot be planned.
-    if !joins.is_lacking && any_select(query, |select| joins_by_name(&select.from)) {
+    if !writer.is_lacking && any_select(query, |select| joins_by_name(&select.from)) {
         return Err(SqlError::not_supported(
             "USING and NATURAL beside a table whose columns have no names yet; use ON, or name them: `x (a, b)`",
         ));
     }
-    Ok(joins.names)
+    Ok(writer.names)
 }
 
 /// Whether a FROM joins by names; sub-queries in it do not count.
@@ -224,7 +224,8 @@ fn renamed(alias: &TableAlias) -> Known {
     (!alias.columns.is_empty()).then(|| names.collect())
 }
 
-struct Joins<'a> {
+/// Writes out names as it walks down a query.
+struct ColumnWriter<'a> {
     items: &'a Items,
     database: Option<&'a str>,
     columns_of: &'a ColumnsOf<'a>,
@@ -236,7 +237,7 @@ struct Joins<'a> {
     is_lacking: bool,
 }
 
-impl Joins<'_> {
+impl ColumnWriter<'_> {
     /// Rewrites a query, and returns the names of its columns; `recursive` is the place of its own
     /// name in `with` if it can use that.
     fn query(&mut self, query: &mut Query, recursive: Option<usize>) -> Result<Known, SqlError> {
@@ -481,13 +482,13 @@ impl Joins<'_> {
         common: &HashMap<String, Expr>,
         kept: &[String],
     ) -> Result<(), SqlError> {
-        let mut renames = Renames { joins: self, common, kept, queries: 0, aggregates: 0 };
+        let mut renames = Renames { writer: self, common, kept, queries: 0, aggregates: 0 };
         VisitMut::visit(within, &mut renames).break_value().map_or(Ok(()), Err)
     }
 }
 
 struct Renames<'a, 'j> {
-    joins: &'a mut Joins<'j>,
+    writer: &'a mut ColumnWriter<'j>,
     common: &'a HashMap<String, Expr>,
     kept: &'a [String],
     /// Nesting depth of sub-queries.
@@ -501,7 +502,7 @@ impl VisitorMut for Renames<'_, '_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<SqlError> {
         if self.queries == 0
-            && let Err(error) = self.joins.query(query, None)
+            && let Err(error) = self.writer.query(query, None)
         {
             return ControlFlow::Break(error);
         }
