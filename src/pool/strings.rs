@@ -8,7 +8,7 @@
 
 use super::arena::Arena;
 use super::table::Table;
-use crate::input::record::Hasher;
+use crate::input::record::{Hasher, is_same};
 
 /// The empty text, which always exists.
 pub const EMPTY: u32 = 0;
@@ -60,23 +60,6 @@ pub(super) const fn is_fixed(id: u32) -> bool {
 /// Number of strings for a budget.
 fn strings_max(budget_bytes: usize) -> usize {
     (budget_bytes / 64).clamp(1024, u32::MAX as usize - 2)
-}
-
-/// Compares two texts. Most have up to 16 bytes: for those a call costs more than the comparison.
-#[inline(always)]
-fn is_same(a: &[u8], b: &[u8]) -> bool {
-    /// The first and the last bytes, which may overlap.
-    #[inline(always)]
-    fn ends<const BYTES: usize>(text: &[u8]) -> Option<[&[u8; BYTES]; 2]> {
-        Some([text.first_chunk()?, text.last_chunk()?])
-    }
-    a.len() == b.len()
-        && match a.len() {
-            0..4 => a.iter().eq(b),
-            4..8 => ends::<4>(a) == ends::<4>(b),
-            8..=16 => ends::<8>(a) == ends::<8>(b),
-            _ => a == b,
-        }
 }
 
 impl StringInterner {
@@ -252,21 +235,6 @@ mod tests {
         assert_eq!(strings.find(b"/index.php"), None);
         assert_eq!(strings.len(), 1);
         assert_eq!(strings.intern(b"/third.php"), a, "numbers are used again");
-    }
-
-    /// At each length, with a difference at each position.
-    #[test]
-    fn texts_are_the_same_if_all_their_bytes_are() {
-        for len in 0..40 {
-            let text: Vec<u8> = (0..len).collect();
-            assert!(is_same(&text, &text.clone()));
-            assert!(!is_same(&text, &[&text[..], b"x"].concat()));
-            for at in 0..text.len() {
-                let mut other = text.clone();
-                other[at] ^= 0x80;
-                assert!(!is_same(&text, &other), "{at} of {len}");
-            }
-        }
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 use std::sync::Arc;
 
+use crate::input::record::is_same;
 use crate::limits::{SPAN_ATTRIBUTES_MAX, SPAN_TAGS_MAX, TEXT_BYTES_MAX};
 
 macro_rules! keys {
@@ -41,11 +42,10 @@ keys! {
     Method = "http.request.method" | "http.method",
     Status = "http.response.status_code" | "http.status_code",
     BodySize = "http.response.body.size" | "http.response_content_length",
-    HttpHost = "http.host",
     Scheme = "url.scheme" | "http.scheme",
     Url = "url.full" | "http.url",
     ServerAddress = "server.address",
-    OldHostName = "net.host.name",
+    OldHostName = "net.host.name" | "http.host",
     PeerAddress = "net.peer.name" | "network.peer.address" | "net.sock.peer.addr",
     MessagingSystem = "messaging.system",
     Destination = "messaging.destination.name" | "messaging.destination",
@@ -92,29 +92,13 @@ impl Key {
     }
 }
 
-/// Returns the first and the last eight bytes, which may overlap.
-#[inline(always)]
-fn ends(text: &[u8]) -> Option<[u64; 2]> {
-    Some([*text.first_chunk()?, *text.last_chunk()?].map(u64::from_le_bytes))
-}
-
-/// Compares two texts, short ones without a call.
-#[inline(always)]
-pub(super) fn is_same(a: &[u8], b: &[u8]) -> bool {
-    a.len() == b.len()
-        && match (ends(a), ends(b)) {
-            (Some(x), Some(y)) => x == y && (a.len() <= 16 || a == b),
-            _ => a.iter().zip(b).all(|(x, y)| x == y),
-        }
-}
-
-/// Returns a hash of a text's ends, for tables that few texts share; `bits` of it.
-#[inline(always)]
-pub(super) fn hash_of_ends(text: &[u8], bits: u32) -> usize {
+/// Returns a hash of a text's first and last bytes, for tables that few texts share.
+pub(super) fn hash_of_ends(text: &[u8]) -> usize {
+    let ends = || Some([*text.first_chunk()?, *text.last_chunk()?].map(u64::from_le_bytes));
     let short = || text.iter().fold(0, |all, byte| (all << 8) | u64::from(*byte));
-    let mixed = ends(text).map_or_else(short, |[first, last]| first ^ last.rotate_left(32));
-    // Any odd number with ones and zeros in no order does.
-    mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_shr(64_u32.wrapping_sub(bits)) as usize
+    let mixed = ends().map_or_else(short, |[first, last]| first ^ last.rotate_left(32));
+    // Any odd number with ones and zeros in no order does. The upper bits depend on all.
+    (mixed.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
 }
 
 /// Longest first word of a query that is kept.
@@ -128,8 +112,8 @@ const fn bit(number: u8) -> u64 {
 /// Names of the attributes to keep.
 #[derive(Debug)]
 pub(super) struct Keys {
-    /// Names with their numbers: a hash table, mostly empty. No sender adds any.
-    names: [Option<(Box<[u8]>, u8)>; PLACES],
+    /// Names with their numbers, by their hash; few have the same. No sender adds any.
+    names: [Vec<(Box<[u8]>, u8)>; PLACES],
     /// The bit of each attribute named by the configuration.
     pub(super) chosen: Vec<u64>,
     /// The `service.instance.id` of spans that this daemon pushes, which are refused here.
@@ -140,13 +124,9 @@ pub(super) struct Keys {
 
 const PLACES: usize = 256;
 
-// A name that is not known ends at an empty place.
-const _: () = assert!(CHOSEN as usize + SPAN_TAGS_MAX < PLACES);
-
 impl Keys {
     pub(super) fn new(chosen: &[String], own_instance: Option<Arc<str>>) -> Self {
-        let names = [const { None }; PLACES];
-        let hasher = ahash::RandomState::new();
+        let (names, hasher) = ([const { Vec::new() }; PLACES], ahash::RandomState::new());
         let mut keys = Self { names, chosen: Vec::new(), own_instance, hasher };
         for (number, (name, _)) in (0..Key::OtherDb.number()).zip(ATTRIBUTES) {
             keys.add(name.as_bytes(), number);
@@ -158,23 +138,18 @@ impl Keys {
 
     /// Adds a name unless it is known; returns its number.
     fn add(&mut self, name: &[u8], number: u8) -> u8 {
-        self.find(name).unwrap_or_else(|free| {
-            self.names.get_mut(free).into_iter().for_each(|it| *it = Some((name.into(), number)));
+        self.find(name).unwrap_or_else(|| {
+            let place = self.names.get_mut(hash_of_ends(name) % PLACES);
+            place.into_iter().for_each(|it| it.push((name.into(), number)));
             number
         })
     }
 
-    /// Returns the number of a name; a free place if it is not known.
+    /// Returns the number of a name if it is known.
     #[inline(always)]
-    fn find(&self, name: &[u8]) -> Result<u8, usize> {
-        let mut place = hash_of_ends(name, PLACES.ilog2());
-        while let Some(Some((known, number))) = self.names.get(place) {
-            if is_same(known, name) {
-                return Ok(*number);
-            }
-            place = place.wrapping_add(1) % PLACES;
-        }
-        Err(place)
+    fn find(&self, name: &[u8]) -> Option<u8> {
+        let alike = self.names.get(hash_of_ends(name) % PLACES)?;
+        alike.iter().find(|(known, _)| is_same(known, name)).map(|(_, number)| *number)
     }
 }
 
@@ -197,13 +172,11 @@ pub(super) struct FactsAt {
 
 impl FactsAt {
     /// Returns true if any of these keys is present.
-    #[inline]
     pub(super) fn has(self, keys: &[Key]) -> bool {
         keys.iter().any(|key| self.seen & key.bits() != 0)
     }
 
     /// Returns the facts, which are among these.
-    #[inline]
     pub(super) fn among<'a>(self, texts: &'a Texts<'a>) -> Facts<'a> {
         let own = texts.facts.get(self.start as usize..);
         let own = own.and_then(|it| it.get(..self.count as usize)).unwrap_or_default();
@@ -221,13 +194,11 @@ pub(super) struct Facts<'a> {
 
 impl<'a> Facts<'a> {
     /// Returns the text of a key; it is never empty.
-    #[inline]
     pub(super) fn get(self, key: Key) -> Option<&'a [u8]> {
         self.first_of(key.bits())
     }
 
     /// Returns the text of the first of the attributes with these bits.
-    #[inline]
     pub(super) fn first_of(self, bits: u64) -> Option<&'a [u8]> {
         let seen = self.seen & bits;
         if seen == 0 {
@@ -239,7 +210,6 @@ impl<'a> Facts<'a> {
     }
 
     /// Returns the text of the first of these keys, as they are declared, that is present.
-    #[inline]
     pub(super) fn first(self, keys: &[Key]) -> Option<&'a [u8]> {
         self.first_of(keys.iter().fold(0, |bits, key| bits | key.bits()))
     }
@@ -261,7 +231,6 @@ pub(super) struct Texts<'b> {
 }
 
 impl Texts<'_> {
-    #[inline]
     fn text(&self, fact: Fact) -> &[u8] {
         let at = fact.at as usize;
         let from = match at.checked_sub(self.sent.len()) {
@@ -323,7 +292,7 @@ impl Texts<'_> {
             self.over_limit = self.over_limit.saturating_add(1);
             return None;
         }
-        let number = keys.find(name).ok();
+        let number = keys.find(name);
         if number.is_none() && name.starts_with(b"db.") {
             self.add(Key::OtherDb.number(), b"db");
         }
@@ -341,7 +310,6 @@ impl Texts<'_> {
 
     /// Adds the first word of a query, its operation, in upper case; unless that is known, and the
     /// configuration does not name the query.
-    #[inline(never)]
     fn operation(&mut self, keys: &Keys, number: u8, query: &[u8]) {
         let is_chosen = keys.chosen.iter().any(|bit| bit & Key::QueryText.bits() != 0);
         if !self.open.has(&[Key::DbOperation]) || is_chosen {

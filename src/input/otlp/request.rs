@@ -14,11 +14,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::Lane;
-use super::attributes::{Facts, FactsAt, Key, Keys, Texts, hash_of_ends, is_same};
+use super::attributes::{Facts, FactsAt, Key, Keys, Texts, hash_of_ends};
 use super::span::Span;
 use crate::config::OtlpInput;
 use crate::input::record::{
-    DecodeCounts, Interned, Numbers, RecordSink, RecordWriter, RejectReason,
+    DecodeCounts, Interned, Numbers, RecordSink, RecordWriter, RejectReason, is_same,
 };
 use crate::input::rewrite::{Rewrite, TagOf, TextField};
 use crate::input::url::{UrlParts, url_parts};
@@ -155,7 +155,6 @@ impl RequestWriter {
         let server_name = facts
             .get(Key::ServerAddress)
             .or_else(|| Some(without_port(facts.get(Key::OldHostName)?)))
-            .or_else(|| Some(url_parts(facts.get(Key::HttpHost)?, true).host))
             .or_else(|| Some(url(facts)?.host))
             .or_else(|| of_resource.get(Key::ServiceName));
         let schema = facts.get(Key::Scheme).or_else(|| url(facts)?.schema);
@@ -197,9 +196,7 @@ impl RequestWriter {
         };
         record.is_span();
         record.write(to);
-        for (counter, repaired) in self.counts.repaired.iter_mut().zip(record.repaired()) {
-            *counter = counter.saturating_add(*repaired);
-        }
+        self.counts.add_repaired(record.repaired());
         Some(rows)
     }
 
@@ -213,8 +210,8 @@ impl RequestWriter {
     }
 }
 
-/// Bits of the number of values of a tag that are found again.
-const KNOWN_BITS: u32 = 4;
+/// Number of values of a tag that are found again.
+const KNOWN: usize = 16;
 
 /// Writes the timers in the order of their start, each clipped to the request; those past
 /// [`SPAN_TIMERS_MAX`] are added up by their tags. Returns their number then.
@@ -245,7 +242,7 @@ fn write_timers(
     let merged = merged.into_iter();
     let merged = merged.map(|(tags, (hits, total, after))| (tags, hits, total as f32, after));
     // Of each tag its name once one has it, and the last values by a hash: most timers share a few.
-    let nothing_known: [Option<(&[u8], Interned)>; 1 << KNOWN_BITS] = [None; _];
+    let nothing_known: [Option<(&[u8], Interned)>; KNOWN] = [None; _];
     let mut columns = TIMER_TAGS.map(|tag| (tag.as_bytes(), None, nothing_known));
     let rows = single.len().saturating_add(merged.len());
     for (tags, hits, total, after) in single.chain(merged) {
@@ -255,7 +252,7 @@ fn write_timers(
         for ((tag, name, known), text) in columns.iter_mut().zip(tags) {
             let Some(text) = text else { continue };
             let name = *name.get_or_insert_with(|| record.string(tag));
-            let place = known.get_mut(hash_of_ends(text, KNOWN_BITS));
+            let place = known.get_mut(hash_of_ends(text) % KNOWN);
             let value = match place {
                 Some(Some((known, value))) if is_same(known, text) => *value,
                 place => {

@@ -142,7 +142,7 @@ impl<R: Rewrite> Decoder<R> {
         let bytes = self.prepare(datagram, &fields, received_secs)?;
         let room = sink.reserve(bytes).ok_or(RejectReason::TooLarge)?;
         self.encoder.record.write(room);
-        self.count_repaired();
+        self.counts.add_repaired(self.encoder.record.repaired());
         self.counts.datagrams_accepted = self.counts.datagrams_accepted.saturating_add(1);
         self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
         Ok(1)
@@ -230,7 +230,7 @@ impl<R: Rewrite> Decoder<R> {
             return Err(RejectReason::TooLarge);
         }
         self.encoder.record.write(&mut self.pending);
-        self.count_repaired();
+        self.counts.add_repaired(self.encoder.record.repaired());
         Ok(())
     }
 
@@ -242,15 +242,6 @@ impl<R: Rewrite> Decoder<R> {
         received_secs: u32,
     ) -> Result<usize, RejectReason> {
         self.encoder.prepare(message, fields, &mut self.lists, received_secs, &mut self.rules)
-    }
-
-    #[inline(always)]
-    fn count_repaired(&mut self) {
-        for (counter, repaired) in
-            self.counts.repaired.iter_mut().zip(self.encoder.record.repaired())
-        {
-            *counter = counter.wrapping_add(*repaired);
-        }
     }
 }
 

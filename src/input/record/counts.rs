@@ -30,6 +30,14 @@ impl DecodeCounts {
     pub(in crate::input) fn reject_request(&mut self, reason: RejectReason) {
         bump(&mut self.requests_invalid, reason as usize);
     }
+
+    /// Adds the repairs in a record.
+    #[inline(always)]
+    pub(in crate::input) fn add_repaired(&mut self, repaired: &[u64; Repair::COUNT]) {
+        for (counter, repaired) in self.repaired.iter_mut().zip(repaired) {
+            *counter = counter.wrapping_add(*repaired);
+        }
+    }
 }
 
 /// Adds one to the counter at `at`. The enums' numbers are all within their arrays, so nothing is

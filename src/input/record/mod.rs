@@ -37,6 +37,7 @@ pub use self::reject::{Example, RejectReason, Repair};
 pub use self::seconds::{is_unmeasured, micros};
 pub(super) use self::strings::Interned;
 pub use self::text::TextLimits;
+pub(crate) use self::text::is_same;
 pub(super) use self::writer::{Numbers, RecordWriter, TagSetWriter};
 
 use self::hasher::ABSENT;

@@ -116,6 +116,23 @@ pub(super) fn is_ascii(bytes: &[u8]) -> bool {
     }
 }
 
+/// Compares two texts. Most have up to 16 bytes: for those a call costs more than the comparison.
+#[inline(always)]
+pub(crate) fn is_same(a: &[u8], b: &[u8]) -> bool {
+    /// The first and the last bytes, which may overlap.
+    #[inline(always)]
+    fn ends<const BYTES: usize>(text: &[u8]) -> Option<[&[u8; BYTES]; 2]> {
+        Some([text.first_chunk()?, text.last_chunk()?])
+    }
+    a.len() == b.len()
+        && match a.len() {
+            0..4 => a.iter().eq(b),
+            4..8 => ends::<4>(a) == ends::<4>(b),
+            8..=16 => ends::<8>(a) == ends::<8>(b),
+            _ => a == b,
+        }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -128,6 +145,21 @@ mod tests {
         assert_eq!(out, b"before|");
         assert!(text.len() <= cap, "{} > {cap}", text.len());
         (text, repaired[Repair::TextCut as usize], repaired[Repair::TextNotUtf8 as usize])
+    }
+
+    /// At each length, with a difference at each position.
+    #[test]
+    fn texts_are_the_same_if_all_their_bytes_are() {
+        for len in 0..40 {
+            let text: Vec<u8> = (0..len).collect();
+            assert!(is_same(&text, &text.clone()));
+            assert!(!is_same(&text, &[&text[..], b"x"].concat()));
+            for at in 0..text.len() {
+                let mut other = text.clone();
+                other[at] ^= 0x80;
+                assert!(!is_same(&text, &other), "{at} of {len}");
+            }
+        }
     }
 
     #[test]

@@ -121,9 +121,7 @@ impl<R: Rewrite> RequestWriter<R> {
         for packed in known() {
             room.extend_from_slice(packed.as_bytes());
         }
-        for (counter, repaired) in counts.repaired.iter_mut().zip(record.repaired()) {
-            *counter = counter.saturating_add(*repaired);
-        }
+        counts.add_repaired(record.repaired());
         Ok(())
     }
 }
