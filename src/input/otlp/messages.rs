@@ -2,8 +2,8 @@
 //! and pushed metrics and spans.
 //!
 //! Points, metrics and spans are encoded one by one and stand in their lists as bytes, and the
-//! alternatives of a oneof are optional fields, which has the same encoding. Tests compare them
-//! with the crate `opentelemetry-proto`.
+//! alternatives of a oneof are optional fields, which has the same encoding. Times are nanoseconds
+//! since 1970. Tests compare them with the crate `opentelemetry-proto`.
 
 use prost::Message;
 use serde::{Serialize, Serializer};
@@ -13,225 +13,158 @@ pub(crate) const OWN_SCOPE: &str = "pinbad";
 /// The attribute of a resource that tells pushing daemons apart.
 pub(crate) const INSTANCE_ID: &str = "service.instance.id";
 
-/// `Export...ServiceResponse`, of traces and of metrics; empty if all were accepted.
-#[derive(Clone, PartialEq, Message, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Response {
-    #[prost(message, optional, tag = "1")]
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) partial_success: Option<PartialSuccess>,
-}
-
-/// `Export...PartialSuccess`: the number of rejected spans or points.
-#[derive(Clone, PartialEq, Message, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct PartialSuccess {
-    #[prost(int64, tag = "1")]
-    #[serde(rename = "rejectedSpans", serialize_with = "as_text")]
-    pub(crate) rejected: i64,
-    #[prost(string, tag = "2")]
-    pub(crate) error_message: String,
-}
-
 /// Numbers of 64 bits are texts in JSON.
 fn as_text<S: Serializer>(number: &i64, to: S) -> Result<S::Ok, S::Error> {
     to.collect_str(number)
 }
 
-/// `google.rpc.Status`.
-#[derive(Clone, PartialEq, Message, Serialize)]
-pub(crate) struct Status {
-    #[prost(int32, tag = "1")]
-    pub(crate) code: i32,
-    #[prost(string, tag = "2")]
-    pub(crate) message: String,
+/// Declares messages like `.proto` files: number, kind, name and type of each field.
+macro_rules! messages {
+    ($(
+        $(#[$meta:meta])* $message:ident {
+            $($number:tt ($($kind:tt)+) $(#[$json:meta])* $field:ident: $type:ty,)+
+        }
+    )+) => {$(
+        $(#[$meta])*
+        #[derive(Clone, PartialEq, Message)]
+        pub(crate) struct $message {
+            $($(#[$json])* #[prost($($kind)+, tag = $number)] pub(crate) $field: $type,)+
+        }
+    )+};
 }
 
-/// `ResourceMetrics`, `ResourceSpans`, which stand in field 1 of `Export...ServiceRequest`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct OfResource {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) resource: Option<Resource>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) scopes: Vec<OfScope>,
-}
+messages! {
+    /// `Export...ServiceResponse`, of traces and of metrics; empty if all were accepted.
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    Response {
+        1 (message, optional) #[serde(skip_serializing_if = "Option::is_none")]
+        partial_success: Option<PartialSuccess>,
+    }
 
-/// `Resource`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Resource {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) attributes: Vec<KeyValue>,
-}
+    /// `Export...PartialSuccess`: the number of rejected spans or points.
+    #[derive(Serialize)]
+    #[serde(rename_all = "camelCase")]
+    PartialSuccess {
+        1 (int64) #[serde(rename = "rejectedSpans", serialize_with = "as_text")] rejected: i64,
+        2 (string) error_message: String,
+    }
 
-/// `ScopeMetrics`, `ScopeSpans`; its metrics or spans are encoded already.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct OfScope {
-    #[prost(message, optional, tag = "1")]
-    pub(crate) scope: Option<Scope>,
-    #[prost(bytes = "vec", repeated, tag = "2")]
-    pub(crate) items: Vec<Vec<u8>>,
-}
+    /// `google.rpc.Status`.
+    #[derive(Serialize)]
+    Status {
+        1 (int32) code: i32,
+        2 (string) message: String,
+    }
 
-/// `InstrumentationScope`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Scope {
-    #[prost(string, tag = "1")]
-    pub(crate) name: String,
-    #[prost(string, tag = "2")]
-    pub(crate) version: String,
-}
+    /// `ResourceMetrics`, `ResourceSpans`, which stand in field 1 of `Export...ServiceRequest`.
+    OfResource {
+        1 (message, optional) resource: Option<Resource>,
+        2 (message, repeated) scopes: Vec<OfScope>,
+    }
 
-/// `Metric` without its points, which follow in the field of their kind.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Metric {
-    #[prost(string, tag = "1")]
-    pub(crate) name: String,
-    #[prost(string, tag = "2")]
-    pub(crate) description: String,
-    #[prost(string, tag = "3")]
-    pub(crate) unit: String,
-}
+    /// `Resource`.
+    Resource { 1 (message, repeated) attributes: Vec<KeyValue>, }
 
-/// `Sum`; `ExponentialHistogram`, which is never monotonic; and `Gauge`, which has only the points.
-/// These are encoded already.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Points {
-    #[prost(bytes = "vec", repeated, tag = "1")]
-    pub(crate) points: Vec<Vec<u8>>,
-    #[prost(int32, tag = "2")]
-    pub(crate) temporality: i32,
-    #[prost(bool, tag = "3")]
-    pub(crate) is_monotonic: bool,
-}
+    /// `ScopeMetrics`, `ScopeSpans`; its metrics or spans are encoded already.
+    OfScope {
+        1 (message, optional) scope: Option<Scope>,
+        2 (bytes = "vec", repeated) items: Vec<Vec<u8>>,
+    }
 
-/// `NumberDataPoint`; times in nanoseconds since 1970.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct NumberPoint {
-    #[prost(fixed64, tag = "2")]
-    pub(crate) start: u64,
-    #[prost(fixed64, tag = "3")]
-    pub(crate) time: u64,
-    #[prost(double, optional, tag = "4")]
-    pub(crate) as_double: Option<f64>,
-    #[prost(sfixed64, optional, tag = "6")]
-    pub(crate) as_int: Option<i64>,
-    #[prost(message, repeated, tag = "7")]
-    pub(crate) attributes: Vec<KeyValue>,
-}
+    /// `InstrumentationScope`.
+    Scope {
+        1 (string) name: String,
+        2 (string) version: String,
+    }
 
-/// `ExponentialHistogramDataPoint`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct HistogramPoint {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) attributes: Vec<KeyValue>,
-    #[prost(fixed64, tag = "2")]
-    pub(crate) start: u64,
-    #[prost(fixed64, tag = "3")]
-    pub(crate) time: u64,
-    #[prost(fixed64, tag = "4")]
-    pub(crate) count: u64,
-    #[prost(double, optional, tag = "5")]
-    pub(crate) sum: Option<f64>,
-    #[prost(sint32, tag = "6")]
-    pub(crate) scale: i32,
-    #[prost(fixed64, tag = "7")]
-    pub(crate) zero_count: u64,
-    #[prost(message, optional, tag = "8")]
-    pub(crate) positive: Option<Buckets>,
-    #[prost(message, repeated, tag = "11")]
-    pub(crate) exemplars: Vec<Exemplar>,
-    #[prost(double, tag = "14")]
-    pub(crate) zero_threshold: f64,
-}
+    /// `Metric` without its points, which follow in the field of their kind.
+    Metric {
+        1 (string) name: String,
+        2 (string) description: String,
+        3 (string) unit: String,
+    }
 
-/// `Exemplar`; its time in nanoseconds since 1970.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Exemplar {
-    #[prost(fixed64, tag = "2")]
-    pub(crate) time: u64,
-    #[prost(double, optional, tag = "3")]
-    pub(crate) as_double: Option<f64>,
-    #[prost(bytes = "vec", tag = "4")]
-    pub(crate) span_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "5")]
-    pub(crate) trace_id: Vec<u8>,
-}
+    /// `Sum`; `ExponentialHistogram`, which is never monotonic; and `Gauge`, which has only the
+    /// points. These are encoded already.
+    Points {
+        1 (bytes = "vec", repeated) points: Vec<Vec<u8>>,
+        2 (int32) temporality: i32,
+        3 (bool) is_monotonic: bool,
+    }
 
-/// `Buckets`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Buckets {
-    #[prost(sint32, tag = "1")]
-    pub(crate) offset: i32,
-    #[prost(uint64, repeated, tag = "2")]
-    pub(crate) counts: Vec<u64>,
-}
+    /// `NumberDataPoint`.
+    NumberPoint {
+        2 (fixed64) start: u64,
+        3 (fixed64) time: u64,
+        4 (double, optional) as_double: Option<f64>,
+        6 (sfixed64, optional) as_int: Option<i64>,
+        7 (message, repeated) attributes: Vec<KeyValue>,
+    }
 
-/// `Span`; times in nanoseconds since 1970.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Span {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(crate) trace_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(crate) span_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "4")]
-    pub(crate) parent_span_id: Vec<u8>,
-    #[prost(string, tag = "5")]
-    pub(crate) name: String,
-    #[prost(int32, tag = "6")]
-    pub(crate) kind: i32,
-    #[prost(fixed64, tag = "7")]
-    pub(crate) start: u64,
-    #[prost(fixed64, tag = "8")]
-    pub(crate) end: u64,
-    #[prost(message, repeated, tag = "9")]
-    pub(crate) attributes: Vec<KeyValue>,
-    #[prost(message, repeated, tag = "13")]
-    pub(crate) links: Vec<Link>,
-    #[prost(message, optional, tag = "15")]
-    pub(crate) status: Option<SpanStatus>,
-}
+    /// `ExponentialHistogramDataPoint`.
+    HistogramPoint {
+        1 (message, repeated) attributes: Vec<KeyValue>,
+        2 (fixed64) start: u64,
+        3 (fixed64) time: u64,
+        4 (fixed64) count: u64,
+        5 (double, optional) sum: Option<f64>,
+        6 (sint32) scale: i32,
+        7 (fixed64) zero_count: u64,
+        8 (message, optional) positive: Option<Buckets>,
+        11 (message, repeated) exemplars: Vec<Exemplar>,
+        14 (double) zero_threshold: f64,
+    }
 
-/// `Link`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct Link {
-    #[prost(bytes = "vec", tag = "1")]
-    pub(crate) trace_id: Vec<u8>,
-    #[prost(bytes = "vec", tag = "2")]
-    pub(crate) span_id: Vec<u8>,
-}
+    /// `Exemplar`.
+    Exemplar {
+        2 (fixed64) time: u64,
+        3 (double, optional) as_double: Option<f64>,
+        4 (bytes = "vec") span_id: Vec<u8>,
+        5 (bytes = "vec") trace_id: Vec<u8>,
+    }
 
-/// `Status` of a span.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct SpanStatus {
-    #[prost(int32, tag = "3")]
-    pub(crate) code: i32,
-}
+    /// `Buckets`.
+    Buckets {
+        1 (sint32) offset: i32,
+        2 (uint64, repeated) counts: Vec<u64>,
+    }
 
-/// Parses an id of `N` bytes, in hexadecimal; `None` if it is none, or zero.
-pub(crate) fn id<const N: usize>(text: &str) -> Option<[u8; N]> {
-    let is_hex = text.len() == N.saturating_mul(2) && text.bytes().all(|it| it.is_ascii_hexdigit());
-    let number = u128::from_str_radix(text, 16).ok().filter(|it| is_hex && *it != 0)?;
-    number.to_be_bytes().last_chunk().copied()
-}
+    /// `Span`.
+    Span {
+        1 (bytes = "vec") trace_id: Vec<u8>,
+        2 (bytes = "vec") span_id: Vec<u8>,
+        4 (bytes = "vec") parent_span_id: Vec<u8>,
+        5 (string) name: String,
+        6 (int32) kind: i32,
+        7 (fixed64) start: u64,
+        8 (fixed64) end: u64,
+        9 (message, repeated) attributes: Vec<KeyValue>,
+        13 (message, repeated) links: Vec<Link>,
+        15 (message, optional) status: Option<SpanStatus>,
+    }
 
-/// `KeyValue`.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct KeyValue {
-    #[prost(string, tag = "1")]
-    pub(crate) key: String,
-    #[prost(message, optional, tag = "2")]
-    pub(crate) value: Option<AnyValue>,
-}
+    /// `Link`.
+    Link {
+        1 (bytes = "vec") trace_id: Vec<u8>,
+        2 (bytes = "vec") span_id: Vec<u8>,
+    }
 
-/// `AnyValue`: a string, a boolean or an integer.
-#[derive(Clone, PartialEq, Message)]
-pub(crate) struct AnyValue {
-    #[prost(string, optional, tag = "1")]
-    pub(crate) text: Option<String>,
-    #[prost(bool, optional, tag = "2")]
-    pub(crate) truth: Option<bool>,
-    #[prost(int64, optional, tag = "3")]
-    pub(crate) number: Option<i64>,
+    /// `Status` of a span.
+    SpanStatus { 3 (int32) code: i32, }
+
+    /// `KeyValue`.
+    KeyValue {
+        1 (string) key: String,
+        2 (message, optional) value: Option<AnyValue>,
+    }
+
+    /// `AnyValue`: a string, a boolean or an integer.
+    AnyValue {
+        1 (string, optional) text: Option<String>,
+        2 (bool, optional) truth: Option<bool>,
+        3 (int64, optional) number: Option<i64>,
+    }
 }
 
 impl KeyValue {
@@ -253,4 +186,11 @@ impl KeyValue {
     pub(crate) fn truth(key: impl Into<String>) -> Self {
         Self::new(key, AnyValue { truth: Some(true), ..AnyValue::default() })
     }
+}
+
+/// Parses an id of `N` bytes, in hexadecimal; `None` if it is none, or zero.
+pub(crate) fn id<const N: usize>(text: &str) -> Option<[u8; N]> {
+    let is_hex = text.len() == N.saturating_mul(2) && text.bytes().all(|it| it.is_ascii_hexdigit());
+    let number = u128::from_str_radix(text, 16).ok().filter(|it| is_hex && *it != 0)?;
+    number.to_be_bytes().last_chunk().copied()
 }
