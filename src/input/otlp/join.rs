@@ -132,13 +132,19 @@ impl Joiner {
         counters.events_over_limit.add(batch.events_over_limit);
         self.set_time();
         self.join(&mut batch);
-        self.release_due();
+        self.advance();
     }
 
     /// Releases the spans that are due.
     pub(super) fn advance(&mut self) {
         self.set_time();
-        self.release_due();
+        while let Some(&(due_ms, number)) = self.due.first()
+            && due_ms <= self.now_ms
+        {
+            self.settle(number, None);
+        }
+        self.settle_oldest(SPANS_WAITING_BYTES_MAX, LeftOut::PushedOut);
+        self.publish();
     }
 
     /// Releases everything, because no more spans will come.
@@ -151,16 +157,6 @@ impl Joiner {
     fn set_time(&mut self) {
         let clock = &self.writer.lane.clock;
         (self.now_ms, self.now_secs) = (clock.mono_ms(), clock.unix_secs());
-    }
-
-    fn release_due(&mut self) {
-        while let Some(&(due_ms, number)) = self.due.first()
-            && due_ms <= self.now_ms
-        {
-            self.settle(number, None);
-        }
-        self.settle_oldest(SPANS_WAITING_BYTES_MAX, LeftOut::PushedOut);
-        self.publish();
     }
 
     /// Releases the oldest groups until the others have this size at most.

@@ -31,10 +31,9 @@ const SPAN_BYTES: usize = 256;
 /// Status code of an error.
 const ERROR: &[u8] = b"2";
 
-/// Keys of an attribute's name, its value, and a text in that.
-const NAME: u8 = (1 << 3) | LENGTH as u8;
-const VALUE: u8 = (2 << 3) | LENGTH as u8;
-const TEXT: u8 = (1 << 3) | LENGTH as u8;
+/// Keys of an attribute's name, which is also that of a text in a value, and of its value.
+const FIRST: u8 = (1 << 3) | LENGTH as u8;
+const SECOND: u8 = (2 << 3) | LENGTH as u8;
 
 type Result<T> = std::result::Result<T, RejectReason>;
 
@@ -56,7 +55,6 @@ fn each<'m>(
 }
 
 /// Returns the last bytes in the field of this number.
-#[inline(never)]
 fn last(message: &[u8], number: u32) -> Result<&[u8]> {
     let mut last = &[][..];
     each(message, number, |found| {
@@ -67,7 +65,6 @@ fn last(message: &[u8], number: u32) -> Result<&[u8]> {
 }
 
 /// Skips the value of a field. A cursor whose address is never taken stays in registers.
-#[inline(never)]
 fn skip(mut cursor: Cursor<'_>, key: u32) -> Result<Cursor<'_>> {
     cursor.skip(key, GROUP_DEPTH_MAX)?;
     Ok(cursor)
@@ -135,8 +132,8 @@ fn span(message: &[u8], resource_hash: u64, keys: &Keys, batch: &mut Batch<'_>) 
                 events = events.saturating_add(1);
                 if events > SPAN_EVENTS_MAX {
                     batch.events_over_limit = batch.events_over_limit.saturating_add(1);
-                } else if let Some(kind) = exception_type(event)? {
-                    exception = kind;
+                } else if last(event, 2)? == b"exception" {
+                    exception = exception_type(event)?.unwrap_or(exception);
                 }
             }
             // A status has its code where a value has a whole number.
@@ -176,7 +173,7 @@ fn attribute(message: &[u8], keys: &Keys, texts: &mut Texts<'_>) -> Result<()> {
     if let Some(number) = texts.number(keys, name) {
         match value {
             // Most values are short texts.
-            [TEXT, length @ ..0x80, text @ ..] if usize::from(*length) == text.len() => {
+            [FIRST, length @ ..0x80, text @ ..] if usize::from(*length) == text.len() => {
                 texts.value(keys, number, text);
             }
             _ => texts.value(keys, number, &any_value(value)?),
@@ -186,11 +183,10 @@ fn attribute(message: &[u8], keys: &Keys, texts: &mut Texts<'_>) -> Result<()> {
 }
 
 /// Returns name and value, of which nearly all are short, with nothing beside them.
-#[inline]
 fn name_and_value(message: &[u8]) -> Result<(&[u8], &[u8])> {
-    if let [NAME, length @ ..0x80, rest @ ..] = message
+    if let [FIRST, length @ ..0x80, rest @ ..] = message
         && let Some((name, rest)) = rest.split_at_checked((*length).into())
-        && let [VALUE, length @ ..0x80, value @ ..] = rest
+        && let [SECOND, length @ ..0x80, value @ ..] = rest
         && usize::from(*length) == value.len()
     {
         return Ok((name, value));
@@ -200,7 +196,6 @@ fn name_and_value(message: &[u8]) -> Result<(&[u8], &[u8])> {
 
 /// Returns a value as text: as a part of the message if it was sent as one. Lists, maps and bytes
 /// give none.
-#[inline(never)]
 fn any_value(message: &[u8]) -> Result<Cow<'_, [u8]>> {
     let owned = |text: &str| Cow::Owned(text.as_bytes().to_vec());
     let (mut cursor, mut value) = (Cursor::new(message), Cow::default());
@@ -224,9 +219,9 @@ fn any_value(message: &[u8]) -> Result<Cow<'_, [u8]>> {
     Ok(value)
 }
 
-/// Returns the exception type if the event describes an exception that has one.
+/// Returns the type of the exception that an event describes, if it has one.
 fn exception_type(event: &[u8]) -> Result<Option<&[u8]>> {
-    let (is_exception, mut kind) = (last(event, 2)? == b"exception", None);
+    let mut kind = None;
     each(event, 3, |pair| {
         let (name, value) = name_and_value(pair)?;
         if name == b"exception.type"
@@ -236,5 +231,5 @@ fn exception_type(event: &[u8]) -> Result<Option<&[u8]>> {
         }
         Ok(())
     })?;
-    Ok(kind.filter(|_| is_exception))
+    Ok(kind)
 }
