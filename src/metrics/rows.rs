@@ -288,12 +288,7 @@ impl Rows {
         timers: bool,
     ) -> std::fmt::Result {
         for (_, name, help, measures) in COUNTERS.iter().filter(|it| it.0 == timers) {
-            let unit = match measures[0].1.unit() {
-                value::Unit::Seconds => Some(Unit::Seconds),
-                value::Unit::Bytes => Some(Unit::Bytes),
-                _ => None,
-            };
-            let kind = MetricType::Counter;
+            let (unit, kind) = (unit(measures), MetricType::Counter);
             let mut metric = encoder.encode_descriptor(name, help, unit.as_ref(), kind)?;
             for (mode, measure) in *measures {
                 self.each(timers, *mode, |_, labels, row| {
@@ -391,6 +386,15 @@ pub(super) const COUNTERS: [(bool, &str, &str, Measures); 5] = [
     (true, "pinbad_timer_cpu", "CPU time of timers, by row of a report", CPU),
     (true, "pinbad_timer_requests", "Requests that had such a timer, by row of a report", &[(None, Measure::Requests)]),
 ];
+
+/// The unit of a counter; `None` if it counts requests.
+pub(super) fn unit(measures: Measures) -> Option<Unit> {
+    match measures[0].1.unit() {
+        value::Unit::Seconds => Some(Unit::Seconds),
+        value::Unit::Bytes => Some(Unit::Bytes),
+        _ => None,
+    }
+}
 
 /// A label for each key of a report, avoiding reserved names.
 fn labels(keys: &[String]) -> Vec<String> {

@@ -32,6 +32,7 @@ pub use self::counters::{BodyRefusal, LeftOut, OtlpCounters};
 use self::join::{Joiner, REMEMBERED_BYTES};
 use self::messages::PartialSuccess;
 use self::request::{RequestWriter, Rules};
+pub(crate) use self::span::Kind;
 pub use self::span::SpanRefusal;
 use self::span::{Batch, Span};
 use super::record::{DecodeCounts, Hasher, RecordWriter, TextLimits};

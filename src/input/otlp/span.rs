@@ -36,7 +36,7 @@ counted! {
 /// Kind of a span; one that is not given, or not known here, counts as internal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Enumeration)]
 #[repr(i32)]
-pub(super) enum Kind {
+pub(crate) enum Kind {
     Internal = 1,
     Server = 2,
     Client = 3,
@@ -147,8 +147,9 @@ impl Batch<'_> {
             _ if has_parent && span.parent == 0 => SpanRefusal::ParentId,
             _ if span.group == 0 => SpanRefusal::TraceId,
             _ if span.id == 0 => SpanRefusal::SpanId,
-            _ if !is_time(span.start, u64::MAX) => SpanRefusal::Time,
-            _ if !is_time(span.end, tomorrow) => SpanRefusal::Time,
+            _ if !is_time(span.start, u64::MAX) || !is_time(span.end, tomorrow) => {
+                SpanRefusal::Time
+            }
             _ if span.end < self.now_ns.saturating_sub(HOUR_NS) => SpanRefusal::TooOld,
             _ => {
                 self.sampled = self.sampled.saturating_add(is_sampled.into());

@@ -5,6 +5,7 @@ use std::io::Write as _;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use prometheus_client::registry::Unit;
 use prost::Message;
 use prost::encoding::message;
 
@@ -55,6 +56,15 @@ pub(super) enum Kind {
     Histogram = 10,
 }
 
+/// Returns a unit's name in OpenTelemetry.
+pub(super) const fn unit_name(unit: Option<&Unit>) -> Option<&'static str> {
+    match unit {
+        Some(Unit::Seconds) => Some("s"),
+        Some(Unit::Bytes) => Some("By"),
+        _ => None,
+    }
+}
+
 /// Packs points, and then spans, into bodies.
 #[derive(Debug, Default)]
 pub(super) struct Bodies {
@@ -75,16 +85,9 @@ impl Bodies {
         Self { resource, is_delta, is_packed, ..Self::default() }
     }
 
-    /// Begins a metric and returns its number. It has its OpenTelemetry name:
-    /// `pinbad_request_duration` becomes `pinbad.request.duration`.
-    pub(super) fn metric(&mut self, name: &str, help: &str, unit: &str, kind: Kind) -> usize {
-        let name = name.strip_prefix("pinbad_").unwrap_or(name);
-        let is_of_rows = ["request_", "timer_"].iter().any(|it| name.starts_with(it));
-        let metric = Metric {
-            name: format!("pinbad.{}", name.replacen('_', ".", is_of_rows.into())),
-            description: help.to_owned(),
-            unit: unit.to_owned(),
-        };
+    /// Begins a metric and returns its number.
+    pub(super) fn metric(&mut self, name: String, help: &str, unit: &str, kind: Kind) -> usize {
+        let metric = Metric { name, description: help.to_owned(), unit: unit.to_owned() };
         self.metrics.push((metric, kind, Vec::new()));
         self.metrics.len() - 1
     }

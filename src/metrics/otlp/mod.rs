@@ -34,7 +34,7 @@ pub use self::counters::{GivenUp, PushCounters};
 use self::own::Own;
 use self::rows::{BYTES_MAX, Rows};
 pub use self::server::urls;
-use self::server::{ANSWER_MAX, Outcome, Server};
+use self::server::{ANSWER_MAX, Server};
 use self::traces::Traces;
 use crate::backoff::BackOff;
 use crate::clock::Clock;
@@ -205,10 +205,8 @@ impl Pusher {
             && let Some(body) = self.queue.front().map(Arc::clone)
         {
             match self.push.server.post(&body, left()) {
-                Outcome::Decided(given_up) => self.ended(given_up),
-                Outcome::Later(_, after) => {
-                    thread::sleep(after.unwrap_or_default().max(NAP).min(left()));
-                }
+                Ok(decided) => self.ended(decided),
+                Err((_, after)) => thread::sleep(after.unwrap_or_default().max(NAP).min(left())),
             }
         }
         self.queue.iter().for_each(|body| self.count(body, GivenUp::Stopped, body.points));
@@ -262,20 +260,20 @@ impl Pusher {
         let Some(body) = self.queue.front().map(Arc::clone) else { return false };
         let (server, sent) = (Arc::clone(&self.push.server), Arc::clone(&body));
         let post = move || server.post(&sent, ANSWER_MAX);
-        let Some(outcome) = stop.unless_requested(("otlp-post", GRACE), post) else {
+        let Some(decision) = stop.unless_requested(("otlp-post", GRACE), post) else {
             // It may have arrived, so it is not sent twice.
             self.back_off.end();
             return false;
         };
-        match outcome.unwrap_or_else(|problem| Outcome::Later(problem, None)) {
-            Outcome::Decided(given_up) => {
+        match decision.unwrap_or_else(|problem| Err((problem, None))) {
+            Ok(decided) => {
                 if self.back_off.succeeded() {
                     info!(url = self.url(body.signal), "The server accepts what is pushed again.");
                 }
-                self.ended(given_up);
+                self.ended(decided);
                 !stop.requested()
             }
-            Outcome::Later(problem, after) => {
+            Err((problem, after)) => {
                 if self.back_off.failed(self.clock.mono_ms(), after) {
                     warn!(url = self.url(body.signal), problem, "Cannot push; trying again.");
                 }

@@ -1,9 +1,7 @@
 //! The daemon's own numbers as points: counters become sums since the start of the push, all others
 //! gauges.
 
-use prometheus_client::registry::Unit;
-
-use super::body::{self, Bodies, Interval};
+use super::body::{self, Bodies, Interval, unit_name};
 use crate::input::otlp::messages::{KeyValue, NumberPoint};
 use crate::metrics::status::{counts, numbers};
 use crate::telemetry::reading::{Group, Kind, SeriesCounts};
@@ -29,13 +27,10 @@ impl Own {
         for number in numbers(groups) {
             let is_count = number.reading.kind == Kind::Counter;
             let kind = if is_count { body::Kind::Sum } else { body::Kind::Gauge };
-            let unit = match number.unit {
-                Some(Unit::Seconds) => "s",
-                Some(Unit::Bytes) => "By",
-                _ => "",
-            };
             let help = number.reading.help.trim_end_matches('.');
-            let metric = bodies.metric(&number.name, help, unit, kind);
+            let name = format!("pinbad.{}", number.name);
+            let unit = unit_name(number.unit.as_ref()).unwrap_or_default();
+            let metric = bodies.metric(name, help, unit, kind);
             for (labels, value) in number.values {
                 let attributes = labels.iter().map(|(name, is)| KeyValue::text(name, is)).collect();
                 let mut point = NumberPoint { time, attributes, ..NumberPoint::default() };

@@ -17,12 +17,12 @@ use std::sync::Arc;
 use ahash::RandomState;
 use hashbrown::HashMap;
 
-use super::body::{Bodies, Interval, Kind};
+use super::body::{Bodies, Interval, Kind, unit_name};
 use super::exponential::{Exponential, zero_threshold};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::otlp::messages::{Exemplar, HistogramPoint, KeyValue, NumberPoint};
 use crate::metrics::exemplars::{self, Traced};
-use crate::metrics::rows::{COUNTERS, DURATIONS, Measures, each_time};
+use crate::metrics::rows::{COUNTERS, DURATIONS, each_time, unit};
 use crate::report::definition::{Definition, Field, Key, KeySource, Level};
 use crate::report::row_key::{key_of, key_texts};
 use crate::report::totals::Totals;
@@ -84,28 +84,21 @@ const CPU_MODE: &str = "cpu.mode";
 const REPORT: &str = "pinbad.report";
 const OVERFLOW: &str = "otel.metric.overflow";
 
-/// Returns the attribute of a field: its name in the semantic conventions.
-const fn field_attribute(field: Field) -> &'static str {
-    match field {
-        Field::Hostname => "host.name",
-        Field::ServerName => "server.address",
-        Field::ScriptName => "http.route",
-        Field::Schema => "url.scheme",
-        Field::Status => "http.response.status_code",
-    }
-}
+/// The attribute of each field: its name in the semantic conventions.
+const FIELD_ATTRIBUTES: [&str; Field::COUNT] =
+    ["host.name", "server.address", "http.route", "url.scheme", "http.response.status_code"];
 
 /// Returns the attribute of each key: tags have their own name unless it is taken.
 fn key_attributes(keys: &[Key]) -> Vec<String> {
     let fields = keys.iter().filter_map(|key| match key.source {
-        KeySource::Field(field) => Some(field_attribute(field)),
+        KeySource::Field(field) => Some(FIELD_ATTRIBUTES[field as usize]),
         _ => None,
     });
     // All three names are taken, whether or not a row has them.
     let taken = [CPU_MODE, OVERFLOW, REPORT].into_iter().chain(fields);
     let mut taken: Vec<String> = taken.map(str::to_owned).collect();
     let attributes = keys.iter().map(|key| match &key.source {
-        KeySource::Field(field) => field_attribute(*field).to_owned(),
+        KeySource::Field(field) => FIELD_ATTRIBUTES[*field as usize].to_owned(),
         KeySource::RequestTag(tag)
         | KeySource::TimerTag(tag)
         | KeySource::TimerTagOrField(tag, _) => {
@@ -133,29 +126,14 @@ pub(super) fn push_unique(attributes: &mut Vec<KeyValue>, tag: &str, value: &str
 }
 
 impl ReportRows {
-    fn new(definition: &Arc<Definition>, start_ms: u64) -> Self {
-        Self {
-            definition: Arc::clone(definition),
-            key_attributes: key_attributes(&definition.keys),
-            zero_threshold: zero_threshold(&definition.buckets),
-            start_ms,
-            rows: HashMap::default(),
-        }
-    }
-
-    /// For each key, the position in the keys of `earlier` of the one with the same attribute;
-    /// `None` if rows of both have other attributes.
-    fn key_order(&self, earlier: &Self) -> Option<Vec<usize>> {
-        let of_earlier = |name| earlier.key_attributes.iter().position(|it| it == name);
-        let order: Option<Vec<usize>> = self.key_attributes.iter().map(of_earlier).collect();
-        order.filter(|it| it.len() == earlier.key_attributes.len())
-    }
-
     /// Continues the rows of an earlier definition of its report that would be the same streams. It
     /// has no rows itself yet.
     fn continue_rows(&mut self, report: &Watched, earlier: &mut Self, is_delta: bool) {
         let [of_timers, before] = [&*self, &*earlier].map(|it| it.definition.level == Level::Timer);
-        let order = self.key_order(earlier);
+        // For each key, the place of the earlier one with the same attribute, unless some differ.
+        let of_earlier = |name| earlier.key_attributes.iter().position(|it| it == name);
+        let order: Option<Vec<usize>> = self.key_attributes.iter().map(of_earlier).collect();
+        let order = order.filter(|it| it.len() == earlier.key_attributes.len());
         // A cumulative row continues only with its start, which all rows have in common.
         if earlier.definition.name != self.definition.name
             || before != of_timers
@@ -218,11 +196,14 @@ impl Rows {
 
     /// Makes points of the rows that changed, or of all, and begins the next interval.
     pub(super) fn cut(&mut self, all: bool, traced: &[Traced], bodies: &mut Bodies) {
+        // `pinbad_request_duration` is `pinbad.request.duration` here.
+        let dotted = |name: &str| name.replacen('_', ".", 2);
         for (of_timers, (name, help)) in [false, true].into_iter().zip(DURATIONS) {
-            let durations = bodies.metric(name, help, "s", Kind::Histogram);
+            let durations = bodies.metric(dotted(name), help, "s", Kind::Histogram);
             let counters = COUNTERS.iter().filter(|it| it.0 == of_timers);
             let counters = counters.map(|(_, name, help, measures)| {
-                (bodies.metric(name, help, unit(measures), Kind::Sum), *measures)
+                let unit = unit_name(unit(measures).as_ref()).unwrap_or("{request}");
+                (bodies.metric(dotted(name), help, unit, Kind::Sum), *measures)
             });
             let counters: Vec<_> = counters.collect();
             let reports = self.reports.values();
@@ -280,24 +261,20 @@ fn row_bytes(key: &[u8]) -> usize {
     ROW_BYTES + Exponential::BYTES_MAX + 8 * key.len()
 }
 
-/// Returns the OpenTelemetry unit of a counter.
-fn unit(measures: Measures) -> &'static str {
-    match measures[0].1.unit() {
-        Unit::Seconds => "s",
-        Unit::Bytes => "By",
-        _ => "{request}",
-    }
-}
-
 impl RowReader for Rows {
     fn begin(&mut self, report: &Watched) {
         self.current = report.is_pushed.then_some(report.number);
         if !report.is_pushed || self.reports.contains_key(&report.number) {
             return;
         }
-        let Interval { start_ms, end_ms } = self.open;
-        let start_ms = if self.is_delta { start_ms } else { end_ms };
-        let mut new = ReportRows::new(&report.definition, start_ms);
+        let definition = &report.definition;
+        let mut new = ReportRows {
+            definition: Arc::clone(definition),
+            key_attributes: key_attributes(&definition.keys),
+            zero_threshold: zero_threshold(&definition.buckets),
+            start_ms: if self.is_delta { self.open.start_ms } else { self.open.end_ms },
+            rows: HashMap::default(),
+        };
         for earlier in self.reports.values_mut() {
             new.continue_rows(report, earlier, self.is_delta);
         }

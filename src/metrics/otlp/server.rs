@@ -28,15 +28,10 @@ const HEADERS_BYTES_MAX: usize = 16 << 10;
 /// Reserved headers, which are set with the body.
 const RESERVED: [&str; 4] = ["content-type", "content-encoding", "content-length", "host"];
 
-/// The server's decision on a body.
-#[derive(Debug, PartialEq)]
-pub(super) enum Outcome {
-    /// Accepted or refused for good: why points are given up, how many at most, and the server's
-    /// message.
-    Decided((GivenUp, u64, String)),
-    /// To be retried, with the reason and the delay that the server asks for.
-    Later(String, Option<Duration>),
-}
+/// The server's decision on a body, accepted or refused for good: why points are given up, how many
+/// at most, and its message. An error is to be retried: its reason, and the delay that the server
+/// asks for.
+pub(super) type Decision = Result<(GivenUp, u64, String), (String, Option<Duration>)>;
 
 /// The server.
 #[derive(Debug)]
@@ -68,7 +63,7 @@ impl Server {
     }
 
     /// Sends a body and waits for the answer, at most `patience`.
-    pub(super) fn post(&self, body: &Body, patience: Duration) -> Outcome {
+    pub(super) fn post(&self, body: &Body, patience: Duration) -> Decision {
         let mut request = self.agent.post(&self.urls[body.signal as usize]);
         if let Some(headers) = request.headers_mut() {
             headers.extend(self.headers.lock().clone());
@@ -78,16 +73,14 @@ impl Server {
             request = request.header("content-encoding", "gzip");
         }
         let request = request.config().timeout_global(Some(patience)).build();
-        let outcome = match request.send(&body.bytes) {
-            Ok(mut answer) => outcome(&mut answer),
-            Err(error) => Outcome::Later(roots::problem(&error), None),
-        };
-        if !matches!(outcome, Outcome::Decided((GivenUp::Partial, ..)))
+        let sent = request.send(&body.bytes).map_err(|error| (roots::problem(&error), None));
+        let decision = sent.and_then(|mut answer| decision(&mut answer));
+        if !matches!(decision, Ok((GivenUp::Partial, ..)))
             && let Some(Ok(headers)) = self.headers_file.as_deref().map(read_headers)
         {
             *self.headers.lock() = headers;
         }
-        outcome
+        decision
     }
 }
 
@@ -101,7 +94,7 @@ pub fn urls(url: &str) -> [String; 2] {
     PATHS.map(|path| format!("{base}{path}"))
 }
 
-fn outcome(answer: &mut Response<ureq::Body>) -> Outcome {
+fn decision(answer: &mut Response<ureq::Body>) -> Decision {
     let status = answer.status().as_u16();
     let after = answer.headers().get("retry-after").cloned();
     let mut body = Vec::new();
@@ -121,10 +114,10 @@ fn outcome(answer: &mut Response<ureq::Body>) -> Outcome {
             let partial = Answer::decode(&*body).ok().and_then(|it| it.partial_success);
             let PartialSuccess { rejected, error_message } = partial.unwrap_or_default();
             let rejected = u64::try_from(rejected).unwrap_or_default();
-            Outcome::Decided((GivenUp::Partial, rejected, error_message))
+            Ok((GivenUp::Partial, rejected, error_message))
         }
-        429 | 502..=504 => Outcome::Later(said(), after.as_ref().and_then(retry_after)),
-        _ => Outcome::Decided((GivenUp::Refused, u64::MAX, said())),
+        429 | 502..=504 => Err((said(), after.as_ref().and_then(retry_after))),
+        _ => Ok((GivenUp::Refused, u64::MAX, said())),
     }
 }
 
@@ -196,8 +189,7 @@ mod tests {
         let page = format!("<html>no such tenant\n{}", "x".repeat(100_000));
         let answer = Response::builder().status(400).body(ureq::Body::builder().data(page));
         let problem = "it answered 400 <html>no such tenant".to_owned();
-        let refused = Outcome::Decided((GivenUp::Refused, u64::MAX, problem));
-        assert_eq!(outcome(&mut answer.unwrap()), refused);
+        assert_eq!(decision(&mut answer.unwrap()), Ok((GivenUp::Refused, u64::MAX, problem)));
     }
 
     #[test]

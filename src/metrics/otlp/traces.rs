@@ -20,6 +20,7 @@ use super::body::Bodies;
 use super::rows::push_unique;
 use crate::clock::Clock;
 use crate::config::{Config, OtlpTraces};
+use crate::input::otlp::Kind;
 use crate::input::otlp::messages::{KeyValue, Link, Span, SpanStatus, id};
 use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
@@ -41,8 +42,7 @@ const ERRORS_MAX: usize = 100;
 /// Most requests copied while the lock is held once.
 const COPIED: usize = 64;
 
-const SERVER: i32 = 2;
-const INTERNAL: i32 = 1;
+/// Status code of an error.
 const ERROR: i32 = 2;
 
 /// Chooses requests, and makes spans of them.
@@ -144,7 +144,7 @@ impl Traces {
             trace_id: trace_id.clone(),
             span_id: new_id(2 + nth).into(),
             parent_span_id: if nth == 0 { Vec::new() } else { new_id(2).into() },
-            kind: if nth == 0 { SERVER } else { INTERNAL },
+            kind: (if nth == 0 { Kind::Server } else { Kind::Internal }).into(),
             name,
             start,
             end,
