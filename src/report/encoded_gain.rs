@@ -95,22 +95,16 @@ impl Iterator for Pairs<'_> {
     }
 }
 
-/// Most pairs that are summed by sorting them.
-const SORTED_MAX: usize = 64;
-
 /// Sums of many histograms, one row after the other: a count for each bucket, and a bit for those
 /// that are not 0.
 #[derive(Debug, Default)]
 pub(crate) struct PairSums {
     counts: Vec<u64>,
     used: Vec<u64>,
-    /// Whether anything was added since it was drained.
-    pub(super) has_any: bool,
 }
 
 impl PairSums {
     pub(crate) fn add(&mut self, pairs: impl Iterator<Item = (u32, u64)>) {
-        self.has_any = true;
         pairs.for_each(|(bucket, count)| {
             let bucket = bucket.min(BUCKET_MAX) as usize;
             let (word, bit) = (bucket / 64, bucket % 64);
@@ -123,26 +117,9 @@ impl PairSums {
         });
     }
 
-    /// Sums pairs, which are in any order, and what was added before: buckets are ascending and
-    /// distinct then.
-    pub(crate) fn combine(&mut self, pairs: &mut Vec<(u32, u64)>) {
-        if self.has_any || pairs.len() > SORTED_MAX {
-            self.add(pairs.drain(..));
-            pairs.extend(self.drain());
-            return;
-        }
-        pairs.sort_unstable_by_key(|it| it.0);
-        pairs.dedup_by(|next, sum| {
-            let is_same = next.0 == sum.0;
-            sum.1 += if is_same { next.1 } else { 0 };
-            is_same
-        });
-    }
-
     /// Drains the sums, buckets ascending.
     pub(crate) fn drain(&mut self) -> impl Iterator<Item = (u32, u64)> {
-        let Self { counts, used, has_any } = self;
-        *has_any = false;
+        let Self { counts, used } = self;
         let words = used.iter_mut().zip(counts.chunks_exact_mut(64)).enumerate();
         words.flat_map(|(word, (used, counts))| {
             let mut used = std::mem::take(used);
@@ -255,7 +232,7 @@ mod tests {
                 let encoded = EncodedGain(&bytes);
                 let (read, times) = encoded.read();
                 assert_eq!((read, times.unwrap().collect::<Vec<_>>()), (more, pairs.clone()));
-                log.pairs(group, &more, pairs.len(), pairs.iter().copied());
+                log.entry(group, &more, pairs.len(), pairs.iter().copied());
                 sum.add(encoded);
                 sums.add(pairs.iter().copied());
                 totals += &more;

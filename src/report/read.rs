@@ -30,8 +30,6 @@ pub mod selection;
 
 /// Groups or rows read between checks of the duration.
 const AT_ONCE: usize = 128;
-/// Most pairs of a row that are kept before they are summed by bucket.
-const MIXED_MAX: usize = 256;
 /// Cached values of one key, so that a name is not stored again for each row.
 const NAMES: usize = 1024;
 /// Bytes reserved for the keys of a piece.
@@ -400,7 +398,6 @@ impl<'a> Reader<'a> {
         let ranks = self.entry.definition.ranks();
         let quantiles = self.rows.len() * ranks.len();
         self.reading.quantiles.reserve_exact(quantiles);
-        // Of a row: (bucket, count) of its last groups, and the sums of those before.
         let (mut pairs, mut sums) = (Vec::new(), PairSums::default());
         for first in (0..groups.len()).step_by(AT_ONCE) {
             if held.is_over() {
@@ -411,21 +408,20 @@ impl<'a> Reader<'a> {
                 let (place, id) = (groups[at].0 as usize, groups[at].1);
                 let histogram = aggregate.groups.histogram(id);
                 let running = aggregate.groups.running(id);
-                let is_last = groups.get(at + 1).is_none_or(|next| next.0 as usize != place);
-                if is_last && running.is_none() && pairs.is_empty() && !sums.has_any {
+                let is_of_row = |at: usize| groups.get(at).is_some_and(|it| it.0 as usize == place);
+                let is_last = !is_of_row(at + 1);
+                if is_last && running.is_none() && !is_of_row(at.wrapping_sub(1)) {
                     self.finish_row(place, &ranks, want, histogram.iter());
                     continue;
                 }
-                pairs.extend(histogram.iter());
+                sums.add(histogram.iter());
                 if let Some(at) = running {
-                    pairs.extend(aggregate.groups.running_samples(at));
+                    sums.add(aggregate.groups.running_samples(at));
                 }
                 if is_last {
-                    sums.combine(&mut pairs);
-                    self.finish_row(place, &ranks, want, pairs.iter().copied());
                     pairs.clear();
-                } else if pairs.len() > MIXED_MAX {
-                    sums.add(pairs.drain(..));
+                    pairs.extend(sums.drain());
+                    self.finish_row(place, &ranks, want, pairs.iter().copied());
                 }
             }
         }

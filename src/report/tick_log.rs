@@ -11,7 +11,6 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::encoded_gain::{Pairs, write_pairs};
-use super::histogram::Histogram;
 use super::totals::Totals;
 use crate::value::varint;
 
@@ -95,14 +94,9 @@ pub(super) struct TickLogWriter {
 }
 
 impl TickLogWriter {
-    /// Adds the gain of `group`. `histogram` is `None` if it is left out (memory budget).
-    pub(super) fn entry(&mut self, group: u32, totals: &Totals, histogram: Option<&Histogram>) {
-        let histogram = histogram.unwrap_or(const { &Histogram::new() });
-        self.pairs(group, totals, histogram.len(), histogram.iter());
-    }
-
-    /// Likewise from `len` pairs of (bucket, count), buckets ascending.
-    pub(super) fn pairs(
+    /// Adds the gain of `group`, whose histogram has `len` pairs of (bucket, count), buckets
+    /// ascending.
+    pub(super) fn entry(
         &mut self,
         group: u32,
         totals: &Totals,
@@ -152,6 +146,7 @@ pub(super) fn take_entry(from: &mut &[u8], pairs: &mut Vec<(u32, u64)>) -> Optio
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::histogram::Histogram;
 
     #[test]
     fn what_is_written_is_read() {
@@ -170,8 +165,8 @@ mod tests {
             unmeasured: u128::from(u64::MAX) + 6,
         };
         let mut writer = TickLogWriter::default();
-        writer.entry(9, &large, Some(&histogram));
-        writer.entry(u32::MAX - 9, &Totals::ZERO, None);
+        writer.entry(9, &large, histogram.len(), histogram.iter());
+        writer.entry(u32::MAX - 9, &Totals::ZERO, 0, [].into_iter());
         let head = TickHead::new(1);
         let log = writer.finish(head);
         assert_eq!(log.head, head);

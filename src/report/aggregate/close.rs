@@ -14,10 +14,10 @@ use super::{Aggregate, Memory};
 use crate::pool::strings::StringInterner;
 use crate::report::groups::Groups;
 use crate::report::groups::move_slots::LEVELS;
+use crate::report::histogram::Histogram;
 use crate::report::tick_log::TickHead;
 
-/// Slots settled, measured or closed under one hold of the lock: a millisecond. Tests have few
-/// groups.
+/// Slots settled or closed under one hold of the lock: a millisecond. Tests have few groups.
 pub(in crate::report) const SLOTS_AT_ONCE: usize = if cfg!(test) { 64 } else { 512 };
 
 /// Unused groups and slots freed under one hold of the lock.
@@ -249,9 +249,10 @@ impl Aggregate {
     /// Writes slot `at` to the tick log, and moves it into its group.
     fn close_slot(&mut self, at: usize, histogram: bool) {
         let slot = &self.groups.slots[at];
-        let counts = histogram.then_some(&slot.histogram);
+        let none = Histogram::new();
+        let counts = if histogram { &slot.histogram } else { &none };
         let totals = self.groups.settled_totals(at);
-        self.tick_logs.writer.entry(slot.group, &totals, counts);
+        self.tick_logs.writer.entry(slot.group, &totals, counts.len(), counts.iter());
         self.groups.close_slot(at, self.tick.tick, histogram);
         if self.tick_logs.writer.is_full() {
             self.tick_logs.finish(self.tick);

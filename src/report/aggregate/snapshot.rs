@@ -121,11 +121,11 @@ impl Aggregate {
         let (mut sums, mut pairs) = (PairSums::default(), Vec::new());
         for at in 0..self.groups.slots_used {
             let group = self.groups.slots[at].group;
+            sums.add(self.groups.running_samples(at));
             pairs.clear();
-            pairs.extend(self.groups.running_samples(at));
-            sums.combine(&mut pairs);
+            pairs.extend(sums.drain());
             let (totals, each) = (self.groups.running_totals(at), pairs.iter().copied());
-            writer.pairs(group, &totals, pairs.len(), each);
+            writer.entry(group, &totals, pairs.len(), each);
             self.groups.running_extremes(at).into_iter().for_each(|seen| saw(group, seen));
             if writer.is_full() {
                 running.push(writer.finish(self.tick));
@@ -399,7 +399,7 @@ impl AggregateRestore {
         }
         let aggregate = &mut *self.aggregate;
         let (writer, each) = (&mut aggregate.tick_logs.writer, pairs.iter().copied());
-        writer.pairs(id, totals, pairs.len(), each);
+        writer.entry(id, totals, pairs.len(), each);
         if !self.is_too_large {
             let groups = &mut aggregate.groups;
             self.is_too_large = groups.restore(id, totals, pairs, self.memory_bytes);

@@ -54,7 +54,7 @@ fn a_tick_that_came_back_is_saved_with_its_extremes_again() {
     let groups = SavedPart::Groups(SavedStrings::default(), vec![group]);
     restore.take(groups, memory).unwrap();
     let mut writer = TickLogWriter::default();
-    writer.pairs(0, &Totals { requests: 2, ..Totals::ZERO }, 0, std::iter::empty());
+    writer.entry(0, &Totals { requests: 2, ..Totals::ZERO }, 0, std::iter::empty());
     let tick = writer.finish(TickHead::new(3));
     restore.restore_tick(tick.head, &tick.entries).unwrap();
     let (aggregate, _) = restore.finish(10, &mut pool.strings);
@@ -82,7 +82,7 @@ fn a_histogram_has_samples_of_requests_only() {
     let tick = |requests, histogram: Vec<(u32, u64)>| {
         let totals = Totals { requests, ..Totals::ZERO };
         let mut writer = TickLogWriter::default();
-        writer.pairs(0, &totals, histogram.len(), histogram.into_iter());
+        writer.entry(0, &totals, histogram.len(), histogram.into_iter());
         writer.finish(head(3))
     };
     let good = tick(2, vec![(7, 1), (10, 1)]);
