@@ -16,7 +16,6 @@ use super::definition::{Definition, Field, Key, KeySource};
 use super::group_cache::{GroupCache, SKIPPED};
 use super::group_key::{KeyIds, RecordIds, Scope, is_status};
 use super::groups::Groups;
-use super::histogram::grown;
 use super::read::counted_meanwhile::CountedMeanwhile;
 use super::row_map::{NO_ROW, RowMap};
 use super::second_log::{SecondLog, SecondLogWriter};
@@ -161,17 +160,13 @@ impl Aggregate {
         self.meanwhile.count(assignments, deltas);
         let before = self.groups.heap_bytes();
         self.groups.find_slots(assignments);
-        let mut grown_before = grown();
         for &mut (slot, at) in assignments {
             let delta = &deltas[at as usize];
             if !self.groups.count(slot, delta, &buckets) {
-                self.groups.slot_histograms_grew(grown_before);
                 self.cut_second(&memory.pool.strings);
-                grown_before = grown();
                 self.groups.count(slot, delta, &buckets);
             }
         }
-        self.groups.slot_histograms_grew(grown_before);
         memory.budget.changed(before, self.groups.heap_bytes());
     }
 

@@ -13,16 +13,16 @@
 //! ```
 
 use std::collections::HashMap;
+use std::iter;
 
 use ahash::RandomState;
 
 use self::extremes::GroupExtremes;
-use self::slot::{Block, Front, SAMPLES, Slot};
+use self::slot::{Blocks, Front, SAMPLES, Slot};
 use super::arrivals::Delta;
 use super::chunked::{CHUNK, Chunked};
-use super::encoded_gain::PairSums;
 use super::group_key::KeyIds;
-use super::histogram::{BucketLayout, Histogram, grown};
+use super::histogram::{BucketLayout, Histogram, Sample};
 use super::key_table::KeyTable;
 use super::totals::{Extremes, NarrowTotals, Totals};
 
@@ -40,9 +40,6 @@ const UNUSED: u32 = u32::MAX - 1;
 
 /// Bytes of a histogram that a slot keeps from one tick to the next.
 const SLOT_HISTOGRAM_KEPT: usize = 128;
-
-/// Fewest blocks allocated at once.
-const BLOCKS_AT_ONCE: usize = 256;
 
 /// One combination of key ids, over the closed ticks of the window.
 #[derive(Debug, Default)]
@@ -76,8 +73,8 @@ pub(super) struct Groups {
     /// Number of ticks in the window.
     ticks: u64,
     fronts: Chunked<Front>,
-    blocks: Vec<Block>,
-    blocks_max: usize,
+    /// Samples that left their fronts since the second was cut.
+    blocks: Blocks,
     /// Slots of the running tick, of which these are in use: as many as groups with a gain in it.
     pub(super) slots: Chunked<Slot>,
     pub(super) slots_used: usize,
@@ -86,9 +83,7 @@ pub(super) struct Groups {
     /// Whether somebody reads gains by second.
     pub(super) is_watched: bool,
     /// Slots before this one have been cut in the ending second.
-    cut: usize,
-    /// Between pieces of a cut: room for the samples of a group.
-    cut_scratch: (Vec<(u32, u64)>, PairSums),
+    pub(super) cut: usize,
     pub(super) extremes: GroupExtremes,
     /// Heap bytes of the histograms of slots.
     slot_histogram_bytes: usize,
@@ -196,8 +191,8 @@ impl Groups {
     /// Its samples in the running tick, in any order.
     pub(super) fn running_samples(&self, at: usize) -> impl Iterator<Item = (u32, u64)> + '_ {
         let slot = &self.slots[at];
-        let unsettled = slot.second.iter().chain(self.recent_samples(at));
-        slot.histogram.iter().chain(unsettled)
+        let recent = self.recent_samples(at).flatten().map(|it| it.pair());
+        slot.histogram.iter().chain(slot.second.iter()).chain(recent)
     }
 
     /// Its extremes in the running tick, if the aggregate keeps them.
@@ -205,18 +200,15 @@ impl Groups {
         self.extremes.running.get(at).map(|(of_tick, _)| of_tick)
     }
 
-    /// The samples of a front and its blocks.
-    fn recent_samples(&self, at: usize) -> impl Iterator<Item = (u32, u64)> + '_ {
+    /// The samples of a front, and of each of its blocks.
+    fn recent_samples(&self, at: usize) -> impl Iterator<Item = &[Sample]> {
         let front = &self.fronts[at];
-        let block = |place: u32| self.blocks.get((place as usize).wrapping_sub(1));
-        let blocks = std::iter::successors(block(front.blocks), move |it| block(it.before));
-        let of_blocks = blocks.flat_map(|it| &it.samples);
-        front.samples().iter().chain(of_blocks).map(|it| it.pair())
+        iter::once(front.samples()).chain(self.blocks.of(front).map(<[Sample; SAMPLES]>::as_slice))
     }
 
     /// Sets the bytes that full fronts may take until the second is cut.
     pub(super) fn allow_blocks(&mut self, bytes: usize) {
-        self.blocks_max = bytes / size_of::<Block>();
+        self.blocks.allow(bytes);
     }
 
     /// Adds a new combination and returns its number.
@@ -333,14 +325,25 @@ impl Groups {
     fn count_heavy(&mut self, at: usize, delta: &Delta, buckets: &BucketLayout) {
         if delta.weight > 0 {
             let bucket = buckets.bucket(delta.sample);
-            self.settled_samples(at).add(bucket, delta.weight.into());
+            self.settle_early(at, [(bucket, delta.weight.into())]);
         }
     }
 
-    /// The destination of samples that leave the front of slot `at` before the second is cut.
-    fn settled_samples(&mut self, at: usize) -> &mut Histogram {
+    /// Settles samples for which slot `at` has no room until the second is cut.
+    fn settle_early(&mut self, at: usize, pairs: impl IntoIterator<Item = (u32, u64)>) {
+        let is_watched = self.is_watched;
+        self.change_slot(at, |slot| {
+            let to = if is_watched { &mut slot.second } else { &mut slot.histogram };
+            pairs.into_iter().for_each(|(bucket, count)| to.add(bucket, count));
+        });
+    }
+
+    /// Changes the histograms of slot `at`.
+    fn change_slot(&mut self, at: usize, change: impl FnOnce(&mut Slot)) {
         let slot = &mut self.slots[at];
-        if self.is_watched { &mut slot.second } else { &mut slot.histogram }
+        self.slot_histogram_bytes -= slot.heap_bytes();
+        change(slot);
+        self.slot_histogram_bytes += slot.heap_bytes();
     }
 
     /// Makes room for samples in front `at`; returns false if its sums are nearly full.
@@ -350,31 +353,12 @@ impl Groups {
         if !front.sums.has_room() {
             return false;
         }
-        front.len = 0;
-        let samples = front.samples;
-        if self.blocks.len() < self.blocks_max {
-            if self.blocks.len() == self.blocks.capacity() {
-                // They are copied each time: grows by an eighth, but not beyond the limit.
-                let more = BLOCKS_AT_ONCE.max(self.blocks.len() / 8);
-                let most = self.blocks_max - self.blocks.len();
-                self.blocks.reserve_exact(more.min(most));
-            }
-            let before = front.blocks;
-            self.blocks.push(Block { samples, before });
-            front.blocks = self.blocks.len() as u32;
-        } else {
-            let settled = self.settled_samples(at);
-            for (bucket, count) in samples.iter().map(|it| it.pair()) {
-                settled.add(bucket, count);
-            }
+        if !self.blocks.take(front) {
+            front.len = 0;
+            let samples = front.samples;
+            self.settle_early(at, samples.map(Sample::pair));
         }
         true
-    }
-
-    /// Accounts for growth of slot histograms, and no others, since [`grown`] was `before`.
-    pub(super) fn slot_histograms_grew(&mut self, before: usize) {
-        let more = grown().wrapping_sub(before);
-        self.slot_histogram_bytes = self.slot_histogram_bytes.wrapping_add(more);
     }
 
     #[inline(never)]
@@ -408,19 +392,18 @@ impl Groups {
             }
         });
         self.extremes.close(at, id, tick);
-        let slot = &mut self.slots[at];
-        slot.histogram = counts;
-        slot.sums = NarrowTotals::ZERO;
-        for counts in [&mut slot.histogram, &mut slot.second] {
-            // A wide histogram belongs to a busy group, and the next user of this slot may not be
-            // one.
-            if counts.heap_bytes() > SLOT_HISTOGRAM_KEPT {
-                self.slot_histogram_bytes -= counts.heap_bytes();
-                *counts = Histogram::new();
-            } else {
-                counts.clear();
+        self.slots[at].histogram = counts;
+        self.slots[at].sums = NarrowTotals::ZERO;
+        self.change_slot(at, |slot| {
+            for counts in [&mut slot.histogram, &mut slot.second] {
+                // A wide histogram belongs to a busy group, and the next user of this slot may not
+                // be one.
+                match counts.heap_bytes() > SLOT_HISTOGRAM_KEPT {
+                    true => *counts = Histogram::new(),
+                    false => counts.clear(),
+                }
             }
-        }
+        });
         self.slot_of[id as usize] = NO_SLOT;
         self.fill(at);
     }
@@ -487,7 +470,7 @@ impl Groups {
             + self.generations.heap_bytes()
             + self.gone.capacity() * 4
             + self.fronts.heap_bytes()
-            + self.blocks.capacity() * size_of::<Block>()
+            + self.blocks.heap_bytes()
             + self.slots.heap_bytes()
             + self.slots.len() * 16
             + self.slot_histogram_bytes
@@ -502,7 +485,6 @@ mod tests {
     use super::*;
     use crate::pool::strings::NONE;
     use crate::report::definition::DEFINITION_KEYS_MAX;
-    use crate::report::histogram::Sample;
 
     #[test]
     fn sums_are_exact_at_any_size() {
@@ -551,11 +533,8 @@ mod tests {
         };
         let mut sum = Totals::ZERO;
         let count = |groups: &mut Groups, id, request| {
-            let before = grown();
             let at = groups.slot(id);
-            let has_room = groups.count(at, &delta(request), &buckets);
-            groups.slot_histograms_grew(before);
-            has_room
+            groups.count(at, &delta(request), &buckets)
         };
         for request in 1..=9_000 {
             for id in [id, other] {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 mod counts;
 mod rank;
 
-pub(crate) use counts::{BUCKET_MAX, Histogram, Sample, grown};
+pub(crate) use counts::{BUCKET_MAX, Histogram, Sample};
 pub use rank::{Rank, Rounding};
 
 /// Longest time that layouts distinguish, in microseconds. Times on the wire are below 2^31 s,
@@ -238,8 +238,8 @@ impl BucketLayout {
     fn inside(&self, bucket: u32, has: u64, needed: u64) -> f64 {
         match self {
             Self::LogLinear => {
-                let (low, width) = log_linear_bounds(bucket);
-                seconds(low + (width - 1) / 2)
+                let (low, high) = self.ends(bucket);
+                seconds(u64::midpoint(low, high))
             }
             Self::Linear { max_us, size } => {
                 linear_width(*max_us, *size) * (f64::from(bucket) + needed as f64 / has as f64)
@@ -253,7 +253,8 @@ impl BucketLayout {
     pub fn bounds(&self, bucket: u32) -> (u64, u64) {
         match self {
             Self::LogLinear => {
-                let (low, width) = log_linear_bounds(bucket);
+                let bucket = bucket.min(LOG_LINEAR_BUCKETS - 1);
+                let (low, width) = octave_bounds(bucket, LOG_LINEAR_BITS);
                 (low, low + width)
             }
             Self::Linear { max_us, size } => {
@@ -304,12 +305,6 @@ pub(crate) fn octave_bucket(value: u64, bits: u32) -> u32 {
 pub(crate) fn octave_bounds(bucket: u32, bits: u32) -> (u64, u64) {
     let shift = (bucket >> bits).saturating_sub(1);
     (u64::from(bucket - (shift << bits)) << shift, 1 << shift)
-}
-
-/// Lowest time and number of times (whole microseconds) of a log-linear bucket.
-#[inline]
-fn log_linear_bounds(bucket: u32) -> (u64, u64) {
-    octave_bounds(bucket.min(LOG_LINEAR_BUCKETS - 1), LOG_LINEAR_BITS)
 }
 
 #[inline]

@@ -9,7 +9,7 @@
 //!    -> Aggregate::look_up       if it is new there: filters, KeyIds, KeyTable; a row in every RowMap
 //!    -> Groups::find_slots       of all, before the first is counted: what they wait for overlaps
 //!    -> Groups::count            two cache lines of the group's Front: sums, and the sample after earlier ones
-//!    -> Groups::make_room        samples of a full front go to a Block
+//!    -> Groups::make_room        samples of a full front go to Blocks
 //!    -> overflow::relieve        if the Budget is exceeded: gains of rare groups go to `(other)`
 //! ```
 //!

@@ -3,7 +3,7 @@
 //!
 //! Slots must be settled before they are closed or moved.
 
-use super::super::histogram::grown;
+use super::super::encoded_gain::PairSums;
 use super::super::totals::{Extremes, Totals};
 use super::{Groups, KeyTable};
 
@@ -29,8 +29,8 @@ impl Groups {
         mut each: impl FnMut(&KeyTable, &GroupGain<'_>),
     ) -> bool {
         let end = self.slots_used.min(self.cut.saturating_add(slots));
-        let (mut pairs, mut sums) = std::mem::take(&mut self.cut_scratch);
-        let grown_before = grown();
+        let mut pairs: Vec<(u32, u64)> = Vec::new();
+        let mut sums = PairSums::default();
         for at in self.cut..end {
             self.look_ahead((at + AHEAD).min(end - 1));
             let (front, slot) = (&self.fronts[at], &self.slots[at]);
@@ -50,7 +50,10 @@ impl Groups {
                     }
                 }
             } else {
-                sums.add(self.recent_samples(at).chain(slot.second.iter()));
+                for samples in self.recent_samples(at) {
+                    sums.add(samples.iter().map(|it| it.pair()));
+                }
+                sums.add(slot.second.iter());
                 pairs.extend(sums.drain());
             }
             if self.is_watched {
@@ -64,32 +67,28 @@ impl Groups {
             }
             self.settle(at, &pairs);
         }
-        self.slot_histograms_grew(grown_before);
-        self.cut = end;
         let more = end < self.slots_used;
-        match more {
-            true => self.cut_scratch = (pairs, sums),
-            false => {
-                self.cut = 0;
-                self.blocks.clear();
-            }
+        self.cut = if more { end } else { 0 };
+        if !more {
+            self.blocks.clear();
         }
         more
     }
 
     /// Prefetches memory for the cut of slot `at`.
     fn look_ahead(&self, at: usize) {
-        let block = self.fronts[at].blocks as usize;
-        let block = self.blocks.get(block.wrapping_sub(1)).map(|it| it.before);
+        let block = self.blocks.of(&self.fronts[at]).next().map(|it| it[0]);
         std::hint::black_box((self.slots[at].histogram.touch(), block));
     }
 
     /// Adds front `at` to its slot; `pairs` are all its samples.
     fn settle(&mut self, at: usize, pairs: &[(u32, u64)]) {
+        self.change_slot(at, |slot| {
+            slot.histogram.add_pairs(pairs);
+            slot.second.clear();
+        });
         let (front, slot) = (&mut self.fronts[at], &mut self.slots[at]);
         slot.sums.add(&front.sums);
-        slot.histogram.add_pairs(pairs);
-        slot.second.clear();
         front.sums = Default::default();
         (front.len, front.blocks) = (0, 0);
         front.is_touched = false;

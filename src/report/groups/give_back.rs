@@ -37,7 +37,7 @@ impl Groups {
 
     /// While the tick runs: frees unused slots.
     pub(in crate::report) fn give_slots_back(&mut self) {
-        self.blocks.shrink_to_fit();
+        self.blocks.shrink();
         self.keep_slots(self.slots_used);
     }
 

@@ -64,12 +64,9 @@ impl Groups {
         // Frees its place first: overflowing never allocates another chunk.
         self.fill(at);
         let to = self.slot(to) as usize;
-        let slot = &mut self.slots[to];
-        slot.sums.add(&from.sums);
-        let before = slot.histogram.heap_bytes();
-        slot.histogram.add_all(&from.histogram);
-        self.slot_histogram_bytes += slot.histogram.heap_bytes();
-        self.slot_histogram_bytes -= before + from.heap_bytes();
+        self.slots[to].sums.add(&from.sums);
+        self.change_slot(to, |slot| slot.histogram.add_all(&from.histogram));
+        self.slot_histogram_bytes -= from.heap_bytes();
         if let Some(seen) = seen {
             self.extremes.running[to].0.widen(&seen);
         }

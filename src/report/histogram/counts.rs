@@ -11,8 +11,6 @@
 //! wide:    | bucket, count | ...                           sorted, when a count outgrows both
 //! ```
 
-use std::cell::Cell;
-
 const COUNT_BITS: u32 = 18;
 const COUNT_MAX: u64 = (1 << COUNT_BITS) - 1;
 
@@ -28,23 +26,6 @@ const PLACES_PER_BUCKET: usize = 12;
 
 /// When counts outgrow their bits, any with fewer places than this becomes dense.
 const DENSE_PLACES: usize = 1024;
-
-thread_local! {
-    /// Bytes by which histograms have grown on this thread; growth is rare, and asking each of them
-    /// after every record would not be.
-    static GROWN: Cell<usize> = const { Cell::new(0) };
-}
-
-/// Bytes by which histograms have grown on this thread, since start, minus those freed by changes
-/// of shape. Wraps: only differences matter.
-pub(crate) fn grown() -> usize {
-    GROWN.get()
-}
-
-fn changed(before: usize, after: usize) {
-    let grown = after.wrapping_sub(before);
-    GROWN.set(GROWN.get().wrapping_add(grown));
-}
 
 /// Samples of one bucket, as in a sorted histogram.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,7 +110,6 @@ impl Histogram {
 
     /// Likewise without a place in a dense one.
     fn add_elsewhere(&mut self, bucket: u32, count: u64) {
-        let before = self.heap_bytes();
         match self {
             Self::Sorted(entries) => {
                 let at = sorted_place(entries, bucket);
@@ -142,8 +122,7 @@ impl Histogram {
                     None if count <= COUNT_MAX => {
                         grow(entries, 1);
                         entries.insert(at, bucket << COUNT_BITS | count as u32);
-                        self.make_dense_if_worth();
-                        return changed(before, self.heap_bytes());
+                        return self.make_dense_if_worth();
                     }
                     _ => {}
                 }
@@ -165,15 +144,13 @@ impl Histogram {
                 }
             }
             Self::Wide(pairs) => {
-                match pairs.binary_search_by_key(&bucket, |it| it.0) {
+                return match pairs.binary_search_by_key(&bucket, |it| it.0) {
                     Ok(at) => pairs[at].1 = pairs[at].1.saturating_add(count),
                     Err(at) => pairs.insert(at, (bucket, count)),
-                }
-                return changed(before, self.heap_bytes());
+                };
             }
         }
         // In another shape now.
-        changed(before, self.heap_bytes());
         self.add(bucket, count);
     }
 
@@ -190,7 +167,6 @@ impl Histogram {
     /// one: a count may outgrow its bits.
     fn merge(&mut self, pairs: &[(u32, u64)]) -> bool {
         const SUM_MAX: u64 = COUNT_MAX / 2;
-        let before = self.heap_bytes();
         let Self::Sorted(entries) = self else { return false };
         let few = |entry: &u32| u64::from(*entry) & COUNT_MAX <= SUM_MAX;
         if !(pairs.iter().all(|it| it.1 <= SUM_MAX) && entries.iter().all(few)) {
@@ -221,7 +197,6 @@ impl Histogram {
             }
         }
         self.make_dense_if_worth();
-        changed(before, self.heap_bytes());
         true
     }
 

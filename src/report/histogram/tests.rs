@@ -115,11 +115,11 @@ fn ranks_are_exact() {
 fn log_linear_buckets_are_seamless() {
     let mut next = 0;
     for bucket in 0..LOG_LINEAR_BUCKETS {
-        let (low, width) = log_linear_bounds(bucket);
+        let (low, end) = BucketLayout::LogLinear.bounds(bucket);
         assert_eq!(low, next, "bucket {bucket} starts where the last one ended");
         assert_eq!(BucketLayout::LogLinear.bucket(low), bucket);
-        assert_eq!(BucketLayout::LogLinear.bucket(low + width - 1), bucket);
-        next = low + width;
+        assert_eq!(BucketLayout::LogLinear.bucket(end - 1), bucket);
+        next = end;
     }
     assert_eq!(next, TIME_US_MAX + 1);
     assert_eq!(BucketLayout::LogLinear.bucket(u64::MAX), LOG_LINEAR_BUCKETS - 1);
