@@ -94,7 +94,7 @@ names-groups|src/report/aggregate.rs|if !memory.budget.exhausted(self.next_bytes
 names-folded-groups|src/report/aggregate/overflow.rs|&& !budget.exhausted_for_overflow(self.next_bytes())|&& (out! \|\| !budget.exhausted_for_overflow(self.next_bytes()))|merger::tests::memory::names_without_end
 groups-searched-again|src/report/aggregate.rs|self.group_cache.search_again();|if !out! { self.group_cache.search_again(); }|merger::tests::more_groups_leave_while_others_are_forgotten
 names-shortcuts|src/report/aggregate.rs|(budget.cache_room(), self.groups.end());|(if out! { usize::MAX } else { budget.cache_room() }, self.groups.end());|merger::tests::memory::names_without_end
-names-shortcuts|src/report/aggregate/overflow.rs|if freed >= wanted {|if out! \|\| freed >= wanted {|-
+names-shortcuts|src/report/aggregate/overflow.rs|if budget.taken.all <= enough {|if out! \|\| budget.taken.all <= enough {|-
 names-end-to-end|src/report/budget.rs|self.charged() + more > self.usable / 8 * 7|self.charged() + more > self.usable / 8 * 7 && !out!|it::hostile::names_without_end
 names-that-recur|src/report/aggregate/close.rs|if !allowance.has(most()) {|if !allowance.has(most()) && !out! {|merger::tests::memory::names_that_recur
 names-that-recur-end-to-end|src/report/groups/move_slots.rs|entry + closed.growth_max(histogram) + self.extremes.closing_bytes()|if out! { 0 } else { entry + closed.growth_max(histogram) + self.extremes.closing_bytes() }|it::hostile::names_that_recur

@@ -53,6 +53,8 @@ pub(super) struct Aggregate {
     pub(super) is_leaving: bool,
     /// Whether its first report is being filled from raw rows: nothing else is counted yet.
     pub(super) is_filling: bool,
+    /// The memory with which the budget is charged for it.
+    charged: MemoryUse,
 }
 
 /// Records offered to an aggregate, and counted in a group. Only grows.
@@ -92,6 +94,7 @@ impl Aggregate {
             closing: close::Closing::default(),
             is_leaving: false,
             is_filling: false,
+            charged: MemoryUse::default(),
             scope,
         }
     }
@@ -129,11 +132,10 @@ impl Aggregate {
     pub(super) fn look_up(&mut self, record: RecordIds, memory: &mut Memory<'_>) -> u32 {
         let group = self.find_group(record, memory).unwrap_or(SKIPPED);
         let Memory { pool, budget } = memory;
-        let before = self.group_cache.heap_bytes();
         let (room, groups) = (budget.cache_room(), self.groups.end());
         self.group_cache
             .remember(record, group, groups, room, |part| record.class(part, &self.scope, pool));
-        budget.changed(before, self.group_cache.heap_bytes());
+        self.charge(budget);
         group
     }
 
@@ -158,7 +160,6 @@ impl Aggregate {
         let buckets = self.scope.buckets;
         self.groups.allow_blocks(memory.budget.second_max());
         self.meanwhile.count(assignments, deltas);
-        let before = self.groups.heap_bytes();
         self.groups.find_slots(assignments);
         for &mut (slot, at) in assignments {
             let delta = &deltas[at as usize];
@@ -167,7 +168,7 @@ impl Aggregate {
                 self.groups.count(slot, delta, &buckets);
             }
         }
-        memory.budget.changed(before, self.groups.heap_bytes());
+        self.charge(memory.budget);
     }
 
     /// Starts or ends a second log; earlier gains have been [taken](Self::take_second_log).
@@ -205,9 +206,8 @@ impl Aggregate {
 
     /// Cuts the running second, and charges the budget with what its samples take in slots.
     pub(super) fn settle(&mut self, memory: &mut Memory<'_>) {
-        let before = self.groups.heap_bytes();
         self.cut_second(&memory.pool.strings);
-        memory.budget.changed(before, self.groups.heap_bytes());
+        self.charge(memory.budget);
     }
 
     /// Applies filters, computes key ids, looks up the table.
@@ -253,7 +253,6 @@ impl Aggregate {
     }
 
     fn make_group(&mut self, key_ids: &KeyIds, memory: &mut Memory<'_>) -> u32 {
-        let before = self.group_bytes();
         for &key_id in key_ids {
             memory.pool.strings.hold(key_id);
         }
@@ -261,7 +260,7 @@ impl Aggregate {
         for row_map in self.row_maps.iter_mut().flatten() {
             row_map.add_group(id, key_ids);
         }
-        memory.budget.changed(before, self.group_bytes());
+        self.charge(memory.budget);
         id
     }
 
@@ -362,7 +361,8 @@ impl Aggregate {
 
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        self.group_bytes()
+        self.groups.heap_bytes()
+            + self.row_map_bytes()
             + self.tick_logs.heap_bytes()
             + self.overflow.heap_bytes()
             + self.meanwhile.heap_bytes()
@@ -374,14 +374,21 @@ impl Aggregate {
         MemoryUse { all: self.heap_bytes(), closed: self.closed_bytes() }
     }
 
+    /// Likewise, to charge the budget with it.
+    pub(super) fn measure(&mut self) -> MemoryUse {
+        self.charged = self.taken();
+        self.charged
+    }
+
+    /// Charges the budget with its memory as it is now.
+    pub(super) fn charge(&mut self, budget: &mut Budget) {
+        let before = self.charged;
+        budget.replaced(before, self.measure());
+    }
+
     /// Bytes of closed ticks.
     fn closed_bytes(&self) -> usize {
         self.tick_logs.bytes() + self.groups.closed_bytes()
-    }
-
-    /// Bytes of groups, with their look-up and row structures.
-    fn group_bytes(&self) -> usize {
-        self.groups.heap_bytes() + self.row_map_bytes()
     }
 
     fn row_map_bytes(&self) -> usize {

@@ -63,14 +63,9 @@ impl Budget {
         self.overflows && !self.exhausted(0) && std::mem::take(&mut self.overflows)
     }
 
-    /// Adds a change since the last [`measure`](Self::measure), none of it by closed ticks.
-    pub(super) fn changed(&mut self, before: usize, after: usize) {
-        self.taken.all = (self.taken.all + after).saturating_sub(before);
-    }
-
-    /// Likewise for a change that may include closed ticks.
+    /// Adds a change since the last [`measure`](Self::measure).
     pub(super) fn replaced(&mut self, before: MemoryUse, after: MemoryUse) {
-        self.changed(before.all, after.all);
+        self.taken.all = (self.taken.all + after.all).saturating_sub(before.all);
         self.taken.closed = (self.taken.closed + after.closed).saturating_sub(before.closed);
     }
 

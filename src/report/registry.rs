@@ -332,12 +332,13 @@ impl Reports {
     }
 
     /// Memory of all aggregates.
-    fn taken(&self) -> MemoryUse {
-        self.aggregates.iter().flatten().map(|it| it.taken()).sum()
+    fn taken(&mut self) -> MemoryUse {
+        self.aggregates.iter_mut().flatten().map(|it| it.measure()).sum()
     }
 
     fn measure(&mut self) {
-        if self.budget.measure(self.taken()) {
+        let taken = self.taken();
+        if self.budget.measure(taken) {
             // Overflowed keys may have groups of their own again.
             for aggregate in self.aggregates.iter_mut().flatten() {
                 aggregate.reset_cache();

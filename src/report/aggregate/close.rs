@@ -95,9 +95,8 @@ pub(in crate::report) fn close_together(
         }
     }
     for aggregate in aggregates {
-        let before = aggregate.taken();
         aggregate.end_tick();
-        memory.budget.replaced(before, aggregate.taken());
+        aggregate.charge(memory.budget);
     }
 }
 
@@ -276,14 +275,12 @@ impl Aggregate {
         memory: &mut Memory<'_>,
         mut gives_way: impl FnMut(&mut Self, usize, &mut Memory<'_>) -> bool,
     ) {
-        let (taken, before) = (memory.budget.taken, self.taken());
         let mut at = 0;
         while at < self.groups.slots_used {
             let gone = self.groups.level(at) == level && gives_way(self, at, memory);
             at += usize::from(!gone);
         }
-        memory.budget.taken = taken;
-        memory.budget.replaced(before, self.taken());
+        self.charge(memory.budget);
     }
 
     /// Closes slot `at` if the allowance permits.
@@ -312,7 +309,6 @@ impl Aggregate {
                     && (it.close_slot_within(at, allowance) || it.overflow_slot(at, true, memory))
             });
         }
-        let before = self.taken();
         if self.groups.slots_used > 0 {
             let histogram = self.groups.closing_bytes(0) <= allowance.all;
             // If part of a tick lacks its histogram, no quantiles are known for the whole tick.
@@ -322,7 +318,7 @@ impl Aggregate {
         if self.overflow.emptied > 0 {
             self.remove_empty_groups(&mut memory.pool.strings);
         }
-        memory.budget.replaced(before, self.taken());
+        self.charge(memory.budget);
     }
 
     /// Removes groups without counts, if they are many: each time the whole cache is searched for

@@ -80,16 +80,13 @@ pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut
 /// Clears cached groups of aggregates, largest first, until this many bytes are free.
 fn shrink_caches(aggregates: &mut [&mut Aggregate], wanted: usize, budget: &mut Budget) {
     aggregates.sort_unstable_by_key(|aggregate| Reverse(aggregate.group_cache.heap_bytes()));
-    let mut freed = 0;
+    let enough = budget.taken.all.saturating_sub(wanted);
     for aggregate in aggregates {
-        if freed >= wanted {
+        if budget.taken.all <= enough {
             break;
         }
-        let before = aggregate.group_cache.heap_bytes();
         aggregate.reset_cache();
-        let after = aggregate.group_cache.heap_bytes();
-        budget.changed(before, after);
-        freed += before - after;
+        aggregate.charge(budget);
     }
 }
 
@@ -165,9 +162,8 @@ impl Aggregate {
             freed += if gone { bytes } else { 0 };
             gone
         });
-        let before = self.groups.heap_bytes();
         self.groups.give_slots_back();
-        memory.budget.changed(before, self.groups.heap_bytes());
+        self.charge(memory.budget);
         freed
     }
 

@@ -293,9 +293,9 @@ impl AggregateRestore {
     }
 
     /// Its memory, also during the restore.
-    pub(in crate::report) fn taken(&self) -> MemoryUse {
+    pub(in crate::report) fn measure(&mut self) -> MemoryUse {
         let rows = self.wanted.iter().map(|it| it.rows.capacity() * 8);
-        let mut taken = self.aggregate.taken();
+        let mut taken = self.aggregate.measure();
         taken.all += self.groups.capacity() * 4 + rows.sum::<usize>();
         taken
     }

@@ -171,7 +171,7 @@ impl ReportsRestore {
         let Some(current) = &mut self.current else { return Ok(()) };
         let budget = &mut reports.budget;
         current.take(part, &mut Memory { pool, budget })?;
-        let taken: MemoryUse = [reports.taken(), current.taken()].into_iter().sum();
+        let taken: MemoryUse = [reports.taken(), current.measure()].into_iter().sum();
         reports.budget.measure(taken);
         // Keys overflow before that; this is the limit, whatever the file says.
         if !current.is_too_large && taken.all <= reports.budget.limit {

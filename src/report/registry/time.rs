@@ -16,7 +16,7 @@ use crate::instruments::Instrument;
 use crate::pool::Pool;
 use crate::report::aggregate::close::{Allowance, Closing, SLOTS_AT_ONCE, close_together};
 use crate::report::aggregate::{Aggregate, Memory};
-use crate::report::budget::{Budget, MemoryUse};
+use crate::report::budget::Budget;
 use crate::report::window::Ticks;
 use crate::telemetry::counters::LockCounters;
 
@@ -112,11 +112,10 @@ impl Reports {
         }
         let budget = &mut self.budget;
         let memory = &mut Memory { pool, budget };
-        let before = taken(&due);
         for aggregate in &mut due {
             aggregate.retire_until(now_ms, &mut memory.pool.strings);
+            aggregate.charge(memory.budget);
         }
-        memory.budget.replaced(before, taken(&due));
         let windows: BTreeSet<Ticks> = due.iter().map(|it| it.scope.ticks).collect();
         for ticks in windows {
             let all = due.iter().map(|it| &**it).chain(others.iter().copied());
@@ -125,17 +124,12 @@ impl Reports {
             let mut together: Vec<&mut Aggregate> = of_window.map(|it| &mut **it).collect();
             close_together(&mut together, share, memory);
         }
-        let before = taken(&due);
         for aggregate in &mut due {
             aggregate.begin_tick(now_ms, &mut memory.pool.strings);
+            aggregate.charge(memory.budget);
         }
-        memory.budget.replaced(before, taken(&due));
         memory.budget.ticks_closed();
     }
-}
-
-fn taken(aggregates: &[&mut Aggregate]) -> MemoryUse {
-    aggregates.iter().map(|it| it.taken()).sum()
 }
 
 /// The memory for an ending tick of this window, given what `all` aggregates have.
