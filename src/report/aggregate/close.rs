@@ -30,19 +30,22 @@ const PLACES_AT_ONCE: usize = if cfg!(test) { 64 } else { 1 << 16 };
 const EMPTIED_SHARE: usize = 8;
 
 /// How far an ended tick is closed, as long as there is room for it.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::report) enum Closing {
-    /// Slots are being settled, if the tick has ended.
-    #[default]
-    Settling,
-    /// Slots before this one need no more bytes than this.
-    Measuring(usize, usize),
+    /// Slots are being settled, if the tick has ended; those so far need no more bytes than this.
+    Settling(usize),
     /// All slots need no more bytes than this.
-    Measured(usize),
+    Settled(usize),
     /// There is room for them: slots are being written to the tick log.
     Writing,
     /// No slot is left.
     Closed,
+}
+
+impl Default for Closing {
+    fn default() -> Self {
+        Self::Settling(0)
+    }
 }
 
 /// Bytes still available to closed ticks.
@@ -206,16 +209,13 @@ impl Aggregate {
     ) -> Closing {
         let closing = self.closing;
         self.closing = match closing {
-            Closing::Settling if self.cut_some(slots, strings) => Closing::Settling,
-            Closing::Settling => Closing::Measuring(0, 0),
-            Closing::Measuring(at, bytes) => {
-                let end = self.groups.slots_used.min(at + slots);
-                let more = (at..end).map(|at| self.groups.closing_bytes(at));
+            Closing::Settling(bytes) => {
+                let begin = self.groups.cut;
+                let is_left = self.cut_some(slots, strings);
+                let end = if is_left { self.groups.cut } else { self.groups.slots_used };
+                let more = (begin..end).map(|at| self.groups.closing_bytes(at));
                 let bytes = bytes + more.sum::<usize>();
-                match end < self.groups.slots_used {
-                    true => Closing::Measuring(end, bytes),
-                    false => Closing::Measured(bytes),
-                }
+                if is_left { Closing::Settling(bytes) } else { Closing::Settled(bytes) }
             }
             Closing::Writing if self.close_slots(slots) => Closing::Writing,
             Closing::Writing if self.groups.free_some_slots(FREED_AT_ONCE) => Closing::Writing,

@@ -68,13 +68,13 @@ impl Reports {
         true
     }
 
-    /// Settles, measures or closes some slots of the first of `due` aggregates, or all slots of all
-    /// of them if it needs more than its share of the room. Returns the number of ticks that ended.
+    /// Settles or closes some slots of the first of `due` aggregates, or all slots of all of them if
+    /// it needs more than its share of the room. Returns the number of ticks that ended.
     fn close_some(&mut self, now_ms: u64, due: usize, pool: &mut Pool) -> usize {
         let Some(first) = self.live().find(|it| it.is_due(now_ms)) else { return 0 };
         match first.close_some(SLOTS_AT_ONCE, &pool.strings) {
-            Closing::Settling | Closing::Measuring(..) | Closing::Writing => 0,
-            Closing::Measured(bytes) => {
+            Closing::Settling(_) | Closing::Writing => 0,
+            Closing::Settled(bytes) => {
                 let ticks = first.scope.ticks;
                 let all = self.aggregates.iter().flatten().map(|it| &**it);
                 let share = allowance(ticks, all, &self.budget).share(1, due);
