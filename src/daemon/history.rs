@@ -139,7 +139,7 @@ impl OpenHistory {
         let spans = spans.lacking(restored, clock.unix_ms() / 1000);
         let live = live.read();
         let reports = live.reports.iter().map(|entry| &*entry.definition);
-        let error_status = live.reports.error_status();
+        let error_status = live.reports.error_status;
         let refill = Refill::read(self.history.as_ref(), reports, error_status, &spans);
         let is_filled = refill.as_ref().and_then(Refill::filled).is_some();
         if is_filled && last_end.clean && is_old {

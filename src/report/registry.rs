@@ -48,7 +48,8 @@ pub struct Reports {
     aggregates: Vec<Option<Box<Aggregate>>>,
     budget: Budget,
     rows_max: usize,
-    error_status: u32,
+    /// Requests with this status or a higher one are errors.
+    pub(crate) error_status: u32,
     /// Group and delta of each current record, for one aggregate after the other.
     deltas: RecordDeltas,
     assignments: Vec<(u32, u32)>,
@@ -58,7 +59,7 @@ pub struct Reports {
     /// Monotonic milliseconds up to which the merger advanced time. Code that creates a report
     /// while the merger runs must not use a clock of its own: the next merge belongs to this
     /// moment, which may be a while ago.
-    now_ms: u64,
+    pub(crate) now_ms: u64,
     /// Number of dropped reports and resets: data that a snapshot saw before no longer exists.
     pub(super) removals: u64,
     watch: watch::Watch,
@@ -110,11 +111,6 @@ impl Reports {
             watch: watch::Watch::default(),
             cut: 0,
         }
-    }
-
-    /// Requests with this status or a higher one are errors.
-    pub fn error_status(&self) -> u32 {
-        self.error_status
     }
 
     /// Creates the initial reports, while the pool is empty. The finest are created first, so that

@@ -319,7 +319,7 @@ impl<W: Write> Writer<'_, W> {
         let mut now_ms = 0;
         while let Some(group) = from {
             let saved = self.hold_current(cut, |live| {
-                now_ms = live.reports.now_ms();
+                now_ms = live.reports.now_ms;
                 live.reports.save_groups(aggregate, group, &live.pool)
             })?;
             let Some((groups, next)) = saved else { break };
@@ -333,7 +333,7 @@ impl<W: Write> Writer<'_, W> {
     fn rows(&mut self, cut: &ReportsCut, ids: PoolIds) -> Result<(), WriteError> {
         let mut from = 1;
         while let Some((rows, activities)) = self.hold_current(cut, |live| {
-            let now_ms = live.reports.now_ms();
+            let now_ms = live.reports.now_ms;
             let rows = live.pool.copy_rows(from, ids.next_request, now_ms)?;
             let activities = live.pool.activities.save(&rows.ids());
             Some((rows, activities))

@@ -62,7 +62,7 @@ impl Catalog {
         let live = answering(&self.live);
         let entry = live.reports.find(name);
         let definition = entry.map(|entry| Arc::clone(&entry.definition));
-        let error_status = live.reports.error_status();
+        let error_status = live.reports.error_status;
         let watched = live.reports.watched();
         let is_left_out = is_left_out(&live.reports, name);
         drop(live);
@@ -119,7 +119,7 @@ impl Catalog {
         let live = answering(&self.live);
         let watched = live.reports.watched();
         let kept = watched.iter().filter(|report| report.is_kept);
-        let error_status = live.reports.error_status();
+        let error_status = live.reports.error_status;
         let dataset = |definition: &Definition| Dataset::of(definition, error_status);
         let mut datasets: Vec<_> = kept.map(|report| dataset(&report.definition)).collect();
         let left_out = live.reports.left_out().iter().filter(|it| it.is_kept);

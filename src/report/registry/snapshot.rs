@@ -65,11 +65,6 @@ impl Reports {
         Some(self.aggregates.get(cut.at)?.as_ref()?.save_groups(cut, from, &pool.strings))
     }
 
-    /// Up to when the merger advanced time, in monotonic milliseconds.
-    pub fn now_ms(&self) -> u64 {
-        self.now_ms
-    }
-
     /// Restores the count of overflowed keys.
     pub fn restore_overflowed(&mut self, overflowed: u64) {
         self.budget.overflowed += overflowed;
