@@ -21,6 +21,7 @@ use self::extremes::GroupExtremes;
 use self::slot::{Blocks, Front, SAMPLES, Slot};
 use super::arrivals::Delta;
 use super::chunked::{CHUNK, Chunked};
+use super::encoded_gain::PairSums;
 use super::group_key::KeyIds;
 use super::histogram::{BucketLayout, Histogram, Sample};
 use super::key_table::KeyTable;
@@ -84,6 +85,8 @@ pub(super) struct Groups {
     pub(super) is_watched: bool,
     /// Slots before this one have been cut in the ending second.
     pub(super) cut: usize,
+    /// Between pieces of a cut: room for the samples of a group.
+    cut_scratch: (Vec<(u32, u64)>, PairSums),
     pub(super) extremes: GroupExtremes,
     /// Heap bytes of the histograms of slots.
     slot_histogram_bytes: usize,

@@ -3,7 +3,6 @@
 //!
 //! Slots must be settled before they are closed or moved.
 
-use super::super::encoded_gain::PairSums;
 use super::super::totals::{Extremes, Totals};
 use super::{Groups, KeyTable};
 
@@ -29,8 +28,7 @@ impl Groups {
         mut each: impl FnMut(&KeyTable, &GroupGain<'_>),
     ) -> bool {
         let end = self.slots_used.min(self.cut.saturating_add(slots));
-        let mut pairs: Vec<(u32, u64)> = Vec::new();
-        let mut sums = PairSums::default();
+        let (mut pairs, mut sums) = std::mem::take(&mut self.cut_scratch);
         for at in self.cut..end {
             self.look_ahead((at + AHEAD).min(end - 1));
             let (front, slot) = (&self.fronts[at], &self.slots[at]);
@@ -67,10 +65,14 @@ impl Groups {
             }
             self.settle(at, &pairs);
         }
+        self.cut = end;
         let more = end < self.slots_used;
-        self.cut = if more { end } else { 0 };
-        if !more {
-            self.blocks.clear();
+        match more {
+            true => self.cut_scratch = (pairs, sums),
+            false => {
+                self.cut = 0;
+                self.blocks.clear();
+            }
         }
         more
     }
