@@ -129,7 +129,7 @@ impl Problem {
 }
 
 /// Adds a clause to a text; a question has its own mark.
-fn with_clause(text: &str, clause: &str) -> String {
+pub(super) fn with_clause(text: &str, clause: &str) -> String {
     let mark = if text.ends_with('?') { "" } else { ";" };
     format!("{text}{mark}{clause}")
 }

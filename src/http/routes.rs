@@ -19,11 +19,12 @@ use super::api::{
 };
 use super::app::{App, Endpoint};
 use super::auth::{ANNOTATIONS, REPLAY, SILENCES};
-use super::error::Problem;
+use super::error::{Problem, with_clause};
 use super::measured;
 use super::page;
 use super::request_checks;
 use super::settings::{Answers, HttpSettings};
+use crate::config::suggest;
 
 /// The endpoints for programs.
 pub(super) fn endpoints() -> Vec<Endpoint> {
@@ -87,6 +88,8 @@ async fn nothing_here(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap)
     if page::render::is_wanted(&headers) && !path.starts_with("/api/") {
         return page::render::not_found(&app, path, &headers);
     }
-    let detail = "GET /api/v1/openapi.json lists what there is";
-    Problem::not_found(format!("there is nothing at {path:?}; {detail}")).into_response()
+    let paths: Vec<_> = endpoints().into_iter().map(|(path, _)| path).collect();
+    let nothing = format!("there is nothing at {path:?}{}", suggest::question(path, paths));
+    let listed = " GET /api/v1/openapi.json lists what there is";
+    Problem::not_found(with_clause(&nothing, listed)).into_response()
 }

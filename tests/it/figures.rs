@@ -255,6 +255,8 @@ mod of_the_past {
         for (query, meant) in cases![
             "SELECT req_cuont FROM report_by_script_name" => "did you mean \"req_count\"?";
             "SELECT * FROM report_by_script_nam" => "did you mean \"report_by_script_name\"?";
+            "SELECT COUTN(req_time) FROM request" => "FUNCTION pinba.coutn does not exist; did you mean \"count\"?";
+            "SELECT COUTN(*) FROM request" => "only COUNT takes * as its argument";
             "SELECT p95 FROM request" => "Unknown column 'p95'; reports have p50,";
             "SELECT p99_9 FROM report_by_script_name" => "there is percentile(req_time, 99.9) over pinba.request";
             "SELECT MD5(1)" => "pinbad does not support the function md5()";
@@ -278,6 +280,7 @@ mod of_the_past {
         let said = here.site.post("/api/v1/reports", form).problem(400);
         assert_has!(said => "lvel: is unknown; did you mean \"level\"? accepted: ");
         for (target, meant) in [
+            ("/api/v1/report", "/api/v1/reports"),
             ("/api/v1/reports/report_by_scirpt_name", "report_by_script_name"),
             ("/api/v1/reports/report_by_scirpt_name/series", "report_by_script_name"),
         ] {
@@ -326,6 +329,8 @@ fn a_page_that_is_not_there_leads_to_pages() {
     let page = browser("/reports/report_by_scirpt_name");
     assert_has!(page => "did you mean &quot;report_by_script_name&quot;?");
     assert!(!page.contains("GET /api"), "{page}");
+    let page = browser("/reports/report_by_script_name?sort=-req_cuont");
+    assert_has!(page => "there is no column &quot;req_cuont&quot;; did you mean &quot;req_count&quot;? accepted: ");
     let said = here.site.get("/api/v1/reports/report_by_scrip").problem(404);
     assert!(
         said.ends_with(

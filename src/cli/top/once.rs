@@ -12,6 +12,7 @@ use super::table::Table;
 use crate::cli::Failure;
 use crate::cli::client::{Client, ClientError};
 use crate::cli::format::{clock, grouped, number, secs, visible};
+use crate::config::suggest;
 use crate::value::text::{counted, joined};
 
 /// Rows of the first table, and of each other table.
@@ -53,10 +54,13 @@ pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, 
             table => table?,
         };
         if let Some(name) = table.unknown_sort() {
+            let names = || table.content.columns.iter().map(|column| column.name.as_str());
+            let question = suggest::question(name, names());
+            let mark = if question.is_empty() { ";" } else { "" };
             return Err(Failure::usage(format!(
-                "--sort: there is no column {}; accepted: {}",
+                "--sort: there is no column {}{question}{mark} accepted: {}",
                 visible(name),
-                joined(table.content.columns.iter().map(|column| &column.name), ", ")
+                joined(names(), ", ")
             )));
         }
         let rows = match (flags.limit, at) {

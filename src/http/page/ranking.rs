@@ -14,6 +14,7 @@ use super::frame;
 use super::render::View;
 use super::table::{Head, PROSE, bar};
 use super::time::Time;
+use crate::config::suggest;
 use crate::http::answer::order::Sort;
 use crate::http::api::reports::lost_remark;
 use crate::http::error::Problem;
@@ -262,8 +263,9 @@ impl Ranking {
         let by = |name: &str, descending| Some((table.column(name)?, descending));
         let first = by(&sort.column, sort.descending);
         if first.is_none() && !sort.column.is_empty() {
-            let why = format!("there is no column {:?}", sort.column);
             let names = table.columns().iter().map(|column| column.name.as_str());
+            let question = suggest::question(&sort.column, names.clone());
+            let why = format!("there is no column {:?}{question}", sort.column);
             return Err(Problem::parameter("sort", why).accepting(names));
         }
         // Ties are ordered by time, so that rows do not jump.

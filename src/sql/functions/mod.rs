@@ -254,6 +254,12 @@ pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
     ALL.values().cloned()
 }
 
+/// The names of those that statements may call.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
+    let names = DEFS.iter().flat_map(|def| def.names.split(' '));
+    names.filter(|name| !name.starts_with("__"))
+}
+
 /// Whether a function of this name exists.
 pub(crate) fn is_known(name: &str) -> bool {
     ALL.contains_key(name)

@@ -22,7 +22,7 @@ use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
 /// Functions that aggregate rows, unless they have OVER.
-const AGGREGATES: &str = "any_value apdex approx_distinct approx_median approx_percentile_cont avg bit_and bit_or \
+pub(super) const AGGREGATES: &str = "any_value apdex approx_distinct approx_median approx_percentile_cont avg bit_and bit_or \
     bit_xor bool_and bool_or corr count first_value group_concat max last_value median min \
     nth_value percentile percentile_cont percentile_disc std stddev stddev_pop stddev_samp \
     string_agg sum var_pop var_samp variance";

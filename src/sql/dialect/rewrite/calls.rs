@@ -16,6 +16,7 @@ use super::build::{binary, call, case, name_of, null, number, text};
 use super::conditions::{as_case_condition, as_value};
 use super::ident;
 use super::types::{date_arithmetic, moved};
+use crate::config::suggest;
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 use crate::sql::functions;
@@ -31,7 +32,10 @@ const WINDOWS: &str = "cume_dist dense_rank lag lead ntile percent_rank rank row
 fn unknown(name: &str, context: &Context<'_>) -> SqlError {
     let database = context.session.database.as_deref().map(|name| format!("{name}."));
     let database = database.unwrap_or_default();
-    SqlError::no_such_function(format!("FUNCTION {database}{name} does not exist"))
+    let names = aggregates::AGGREGATES.split(' ').chain(WINDOWS.split(' '));
+    let names = names.chain(functions::names());
+    let question = suggest::question(name, names);
+    SqlError::no_such_function(format!("FUNCTION {database}{name} does not exist{question}"))
 }
 
 /// Rewrites a call to its equivalent; its arguments are done already.
@@ -192,6 +196,9 @@ pub(super) fn unnamed(list: &mut FunctionArgumentList) -> Result<Vec<Expr>, SqlE
         .drain(..)
         .map(|argument| match argument {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Ok(expr),
+            FunctionArg::Unnamed(FunctionArgExpr::Wildcard) => {
+                Err(SqlError::parse("only COUNT takes * as its argument"))
+            }
             other => Err(SqlError::parse(format!("not an argument here: {other}"))),
         })
         .collect()
