@@ -73,7 +73,7 @@ fn without_a_terminal_it_is_plain_text() {
     assert_eq!((slow[0], slow[1], &slow[3..5]), ("/slow", "20", &["63.8", "s"][..]));
     // A column has one unit, here that of the fast ones.
     assert_eq!(slow[7..10], ["4,227", "ms", "20"]);
-    assert_eq!(slow[11..15], ["3,188", "ms", "93.8", "ms"]);
+    assert_eq!(slow[12..16], ["3,188", "ms", "93.8", "ms"]);
     assert!(said.out.contains(EVIL_SHOWN));
     for title in
         ["servers (2)", "hosts (3)", "statuses (2)", "timers of 41 requests, by all tags (3)"]
@@ -120,6 +120,7 @@ fn what_is_wrong_is_said_with_its_exit_code() {
     for (arguments, code, part) in cases![
         &["--report", "no\u{1b}such"][..] => 1, "\\u{1b}such";
         &["--sort", "speed"] => 2, "there is no column speed; accepted: script_name, req_count";
+        &["--sort", "req_cuont"] => 2, "req_cuont; did you mean \"req_count\"? accepted: script_name";
         &["--interval", "0"] => 2, "200ms to 1h";
     ] {
         let said = once(&here.site, arguments);
@@ -167,7 +168,7 @@ fn one_finds_the_timers_of_a_slow_request_and_leaves_the_terminal_as_it_was() {
     screen.press("\t\r");
     screen.await_text("server, host  shop, web-01");
     let timer = screen.await_text("group=db op=read");
-    assert!(timer.contains("250 ms") && timer.contains("6%"), "{timer}");
+    assert!(timer.contains("250 ms") && timer.contains("6 %"), "{timer}");
 
     // Back to the start, by the filter to the hostile one; its name was a name all the way.
     screen.press("\u{1b}");

@@ -92,7 +92,7 @@ impl Columns {
         let time = timer["value"].as_f64().unwrap_or_default();
         let share = match request_secs {
             0.0 => String::new(),
-            whole => format!("{:.0}%", time / whole * 100.0),
+            whole => format!("{:.0} %", time / whole * 100.0),
         };
         let hits = format!("x{}", timer["hit_count"].as_u64().unwrap_or_default());
         writeln!(
@@ -151,7 +151,7 @@ mod tests {
         let expected = "\
 UTC       STATUS       TIME  HOST        SERVER      SCRIPT
 22:13:20     200     500 ms  web-01      shop.example.com  /a.php  env=prod
-                     125 ms    25%     x3  group=db server=a server=b
+                     125 ms   25 %     x3  group=db server=a server=b
 ";
         assert_eq!(printed(false, &[row()]), expected);
     }

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 
 use crate::cli::format::{EMPTY, bytes, grouped, number, secs, visible};
 use crate::value;
-use crate::value::text::{Scale, roughly, with_unit};
+use crate::value::text::{Scale, percent, roughly, with_unit};
 
 /// Width of a bar.
 const BAR: usize = 10;
@@ -89,8 +89,8 @@ impl Unit {
             Self::Seconds => secs(of),
             Self::Span => roughly(of),
             Self::Micros => with_unit(of, value::Unit::Microseconds),
-            Self::Percent => format!("{of:.1}%"),
-            Self::Share => format!("{} {:>4}", bar(of / 100.0), format!("{of:.0}%")),
+            Self::Percent => percent(of),
+            Self::Share => format!("{} {:>5}", bar(of / 100.0), format!("{of:.0} %")),
             Self::Kib => bytes(of * 1024.0),
             Self::Bytes => bytes(of),
             Self::Count => grouped(of),
@@ -141,12 +141,12 @@ mod tests {
             (Unit::Number, 0.0, "0"),
             (Unit::Seconds, 0.0352, "35.2 ms"),
             (Unit::Span, 900.0, "15 min"),
-            (Unit::Percent, 7.159, "7.2%"),
+            (Unit::Percent, 7.159, "7.2 %"),
             (Unit::Kib, 2048.0, "2.00 MiB"),
             (Unit::Plain, 500.0, "500"),
-            (Unit::Share, 50.0, "█████       50%"),
-            (Unit::Share, 400.0, "██████████ 400%"),
-            (Unit::Share, 1.25, "▏            1%"),
+            (Unit::Share, 50.0, "█████       50 %"),
+            (Unit::Share, 400.0, "██████████ 400 %"),
+            (Unit::Share, 1.25, "▏            1 %"),
         ] {
             assert_eq!(unit.format(&json!(number)), text);
         }
