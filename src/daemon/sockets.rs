@@ -6,7 +6,7 @@ use tracing::warn;
 
 use super::error::StartError;
 use crate::config::Config;
-use crate::input::udp::socket::{self, ReceiveSocket, SocketError};
+use crate::input::udp::socket::{self, ReceiveSocket, SocketError, explained};
 
 /// Opens the sockets of the configuration, or takes those that were handed over in their place.
 pub(super) fn open_sockets(
@@ -66,7 +66,7 @@ pub(super) fn open_front(
 
 /// Binds an address for TCP. More may wait to be accepted than the standard library has it.
 pub(super) fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let listener = TcpListener::bind(address)?;
+    let listener = TcpListener::bind(address).map_err(explained)?;
     rustix::net::listen(&listener, 1024)?;
     Ok(listener)
 }

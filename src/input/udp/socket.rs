@@ -123,7 +123,7 @@ fn open_group(
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
                 return Err(SocketError::InUse { address });
             }
-            bound => at(address, "binding", bound)?,
+            bound => at(address, "binding", bound.map_err(explained))?,
         }
         if index == 0 && receivers > 1 {
             share()?;
@@ -138,6 +138,16 @@ fn open_group(
         });
     }
     Ok(())
+}
+
+/// Says what the kernel's "cannot assign requested address" means.
+pub(crate) fn explained(error: io::Error) -> io::Error {
+    match error.kind() {
+        kind @ io::ErrorKind::AddrNotAvailable => {
+            io::Error::new(kind, "this machine has no such address")
+        }
+        _ => error,
+    }
 }
 
 /// Wraps the error of an action for `address`.
@@ -305,7 +315,8 @@ mod tests {
     fn what_is_not_ours_is_refused() {
         let error = open(&["192.0.2.1:30002".parse().unwrap()], 1, 1 << 16).unwrap_err();
         assert!(matches!(error, SocketError::Refused { action: "binding", .. }), "{error}");
-        assert!(error.to_string().contains("ingest.listen"));
+        let text = error.to_string();
+        assert!(text.ends_with("(or --udp): binding: this machine has no such address"), "{text}");
     }
 
     #[test]
