@@ -7,6 +7,7 @@ use crate::query::tables::{Row, StatusTable, int, text};
 use crate::query::timer_groups::{TimerGroup, TimerSearch};
 use crate::report::definition::{Field, KeySource};
 use crate::value::Value;
+use crate::value::text::count;
 
 /// Maximum number of tag names.
 const TAGS_MAX: usize = 8;
@@ -42,7 +43,9 @@ impl Catalog {
             if found.scanned.requests > 0 {
                 covered_seconds = now.saturating_sub(found.scanned.oldest.into());
             }
-            remarks.extend(found.scanned.sample_of.map(sampled));
+            if let Some(all) = found.scanned.sample_of {
+                remarks.push(sampled(found.scanned.requests, all));
+            }
             search.per_request = true;
             let mut names = found.tag_names;
             match named {
@@ -100,10 +103,12 @@ fn left_out(names: &[String]) -> Option<String> {
 }
 
 /// The remark on results that are estimated from a sample.
-fn sampled(all: u64) -> String {
+fn sampled(searched: u64, all: u64) -> String {
     format!(
-        "a sample of about {all} raw requests was searched, spread over the whole time; the numbers are scaled up to all of \
-         them, so they are estimates"
+        "a sample of {} of about {} raw requests was searched, spread over the whole time; the numbers are scaled up to all of \
+         them, so they are estimates",
+        count(searched),
+        count(all)
     )
 }
 
@@ -124,4 +129,16 @@ fn row(name: &str, group: &TimerGroup) -> Option<Row> {
         int(hits.max),
         int(hits.request.1),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_sample_is_a_part_of_all() {
+        let text = super::sampled(43_533, 87_067);
+        assert!(
+            text.starts_with("a sample of 43,533 of about 87,067 raw requests was searched"),
+            "{text}"
+        );
+    }
 }
