@@ -84,7 +84,7 @@ const CPU_MODE: &str = "cpu.mode";
 const REPORT: &str = "pinbad.report";
 const OVERFLOW: &str = "otel.metric.overflow";
 
-/// The attribute of each field: its name in the semantic conventions.
+/// The attribute of each field, in the order of [`Field`]: its name in the semantic conventions.
 const FIELD_ATTRIBUTES: [&str; Field::COUNT] =
     ["host.name", "server.address", "http.route", "url.scheme", "http.response.status_code"];
 
