@@ -88,10 +88,11 @@ pub(super) fn seconds<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Opti
 pub struct WindowForm(String);
 
 impl WindowForm {
-    /// The window, from one second to [`WINDOW_SECS_MAX`].
+    /// The window in whole microseconds, from one second to [`WINDOW_SECS_MAX`].
     pub(super) fn read(&self) -> Result<Duration, String> {
         let allowed = Duration::from_secs(1)..=Duration::from_secs(WINDOW_SECS_MAX);
         let read = parse_duration(&self.0).ok();
+        let read = read.map(|window| Duration::from_micros(window.as_micros() as u64));
         read.filter(|window| allowed.contains(window)).ok_or_else(|| {
             format!(
                 "'{}': a window is a time such as 60s, 15m, 24h or 7d, from 1s to {}d",
