@@ -24,7 +24,7 @@ use crate::state::StateError;
 use crate::state::folder::HISTORY;
 use crate::state::last_end::LastEnd;
 use crate::state::snapshot::HistoryFrom;
-use crate::state::snapshot_writer::{AwaitKept, CutHistory, Snapshots};
+use crate::state::snapshot_writer::{AwaitKept, CutHistory, PiecesCut, Snapshots};
 
 /// History: nothing, or the stored data, its writer and its shipper.
 #[derive(Default)]
@@ -122,7 +122,7 @@ impl OpenHistory {
             // Numbers of files say nothing of those in another folder.
             let is_other = matches!((restored.history_from, &earlier),
                 (Some(HistoryFrom::Cut { store, .. }), Some(here)) if store != here.store);
-            (restored.time as u64, restored.history_from.filter(|_| !is_other))
+            (restored.time, restored.history_from.filter(|_| !is_other))
         });
         let parts = earlier.map(|it| it.parts);
         // A stop writes its snapshot after everything else.
@@ -131,13 +131,21 @@ impl OpenHistory {
                 Some(HistoryFrom::File(file) | HistoryFrom::Cut { file, .. }) => file,
                 _ => 0,
             };
-            parts.iter().any(|part| part.number() >= first && part.written > time)
+            parts.iter().any(|part| part.number() >= first && part.written > time as u64)
         });
         let is_lost = restored.is_none() && snapshots.is_some() && parts.is_some();
         let clean = last_end.clean && !is_lost && !is_old;
         let spans = LastEnd { clean, ..last_end.clone() };
         let spans = spans.lacking(restored, clock.unix_ms() / 1000);
         let live = live.read();
+        if let Some(history) = &self.history
+            && let Some((_, Some(HistoryFrom::Cut { secs, file, .. }))) = restored
+        {
+            // A kill before the first snapshot of this process leaves the restored one.
+            let windows = live.reports.iter().map(|it| it.definition.window.as_secs());
+            let until = clock.unix_ms() / 1000 + windows.max().unwrap_or_default();
+            history.keep_apart(PiecesCut { file, secs, until });
+        }
         let reports = live.reports.iter().map(|entry| &*entry.definition);
         let error_status = live.reports.error_status;
         let refill = Refill::read(self.history.as_ref(), reports, error_status, &spans);

@@ -127,19 +127,23 @@ impl LastEnd {
     }
 
     /// The spans missing at `now`, after rows and reports were restored as of `restored` or not at
-    /// all; with where history goes on, if that is known.
+    /// all; with where history goes on, if that is known. Both in unix seconds.
     pub(crate) fn lacking(
         &self,
-        restored: Option<(u64, Option<HistoryFrom>)>,
+        restored: Option<(f64, Option<HistoryFrom>)>,
         now: u64,
     ) -> Vec<Lost> {
+        // A second that had begun is in the snapshot.
+        let restored = restored.map(|(secs, from)| (secs.ceil() as u64, from));
+        // The clock was ahead then: by more than the rest of that second.
+        let is_to_come = |secs: u64| secs > now + 1;
         let (start, from) = match restored {
             _ if self.clean => (now, no_file()),
             None => (0, 0),
-            Some((_, Some(HistoryFrom::Minute(start)))) => (start, no_file()),
-            // The clock was ahead then: what came later has earlier times, in files of its own.
-            Some((_, Some(HistoryFrom::Cut { secs, file, .. }))) if secs > now => (0, file),
-            Some((start, Some(HistoryFrom::File(from)))) if start > now => (0, from),
+            Some((_, Some(HistoryFrom::Time(start)))) => (start, no_file()),
+            // What came later has earlier times, in files of its own.
+            Some((_, Some(HistoryFrom::Cut { secs, file, .. }))) if is_to_come(secs) => (0, file),
+            Some((start, Some(HistoryFrom::File(from)))) if is_to_come(start) => (0, from),
             Some((_, Some(HistoryFrom::Cut { secs, file, .. }))) => (secs, file),
             Some((start, Some(HistoryFrom::File(from)))) => (start, from),
             Some((start, None)) => (start, no_file()),
@@ -149,10 +153,12 @@ impl LastEnd {
         let reset = self.reset_ms / 1000;
         let is_after = !self.clean && start <= reset && reset > 0;
         let (start, from) = if is_after { (reset, no_file()) } else { (start, from) };
-        let lost = match start > now && from == no_file() {
-            // The clock was ahead then, and times do not tell what came later.
+        // Perhaps all of it came within a second.
+        let end = if self.clean { now } else { now.max(start.saturating_add(1)) };
+        let lost = match is_to_come(start) && from == no_file() {
+            // Times do not tell what came later.
             true => Lost { start: 0, end: now, below: 0, from, store: Lost::NO_STORE },
-            false => Lost { start, end: now, below: u64::MAX, from, store: 0 },
+            false => Lost { start, end, below: u64::MAX, from, store: 0 },
         };
         let before = self.refilled.iter().rev().take(SPANS_MAX).rev().map(|it| {
             // It is not known which files have its rows alone: its last minute, which may include
@@ -346,8 +352,8 @@ mod tests {
                 lacking.iter().map(|it| (it.start, it.end, it.from)).collect::<Vec<_>>()
             };
             assert_eq!(lacking(None), [(60, 200, u64::MAX)]);
-            assert_eq!(lacking(Some((50, Some(HistoryFrom::File(7))))), [(60, 200, u64::MAX)]);
-            assert_eq!(lacking(Some((70, Some(HistoryFrom::File(7))))), [(70, 200, 7)]);
+            assert_eq!(lacking(Some((50.0, Some(HistoryFrom::File(7))))), [(60, 200, u64::MAX)]);
+            assert_eq!(lacking(Some((70.0, Some(HistoryFrom::File(7))))), [(70, 200, 7)]);
             let _killed = set(&[]);
         }
         // The snapshot of a clean stop was made after the reset. If it does not come back, the reset
@@ -372,7 +378,7 @@ mod tests {
 
     #[test]
     fn each_second_is_lacking_once() {
-        let lacking = |clean, refilled: &[(u64, u64)], restored: Option<u64>| {
+        let lacking = |clean, refilled: &[(u64, u64)], restored: Option<f64>| {
             let refilled = refilled.iter().map(|&(start, end)| Lost {
                 start,
                 end,
@@ -387,13 +393,16 @@ mod tests {
             let lacking = lacking.iter().map(|it| (it.start, it.end));
             lacking.collect::<Vec<_>>()
         };
-        assert_eq!(lacking(true, &[], Some(50)), []);
-        assert_eq!(lacking(true, &[(10, 20)], Some(90)), [(10, 20)]);
-        assert_eq!(lacking(false, &[(10, 20)], Some(60)), [(10, 20), (60, 100)]);
+        assert_eq!(lacking(true, &[], Some(50.0)), []);
+        assert_eq!(lacking(true, &[(10, 20)], Some(90.0)), [(10, 20)]);
+        assert_eq!(lacking(false, &[(10, 20)], Some(60.0)), [(10, 20), (60, 100)]);
         // Killed again before the first snapshot: only the older one exists.
-        assert_eq!(lacking(false, &[(10, 20)], Some(5)), [(5, 100)]);
-        assert_eq!(lacking(false, &[(10, 20)], Some(15)), [(10, 15), (15, 100)]);
+        assert_eq!(lacking(false, &[(10, 20)], Some(5.0)), [(5, 100)]);
+        assert_eq!(lacking(false, &[(10, 20)], Some(15.0)), [(10, 15), (15, 100)]);
         assert_eq!(lacking(false, &[(10, 20)], None), [(0, 100)]);
+        // The snapshot has 0.4 s of a minute, and of the second of the next start.
+        assert_eq!(lacking(false, &[], Some(60.4)), [(61, 100)]);
+        assert_eq!(lacking(false, &[], Some(100.4)), [(101, 102)]);
     }
 
     /// Files of an earlier span end where those of the next begin, whatever the times.
@@ -401,9 +410,9 @@ mod tests {
     fn each_file_is_lacking_once() {
         let before = Lost { start: 50, end: 60, below: 9, from: 3, store: 1 };
         let end = LastEnd { refilled: vec![before], ..LastEnd::default() };
-        let lacking = |secs, file| {
-            let from = HistoryFrom::Cut { secs, file, store: 1 };
-            let lacking = end.lacking(Some((secs, Some(from))), 40);
+        let lacking = |secs: u32, file| {
+            let from = HistoryFrom::Cut { secs: secs.into(), file, store: 1 };
+            let lacking = end.lacking(Some((f64::from(secs), Some(from))), 40);
             lacking.iter().map(|it| (it.from, it.below)).collect::<Vec<_>>()
         };
         assert_eq!(lacking(70, 12), [(3, 9), (12, u64::MAX)]);
@@ -417,17 +426,17 @@ mod tests {
     fn history_goes_on_where_the_snapshot_ends() {
         let lacking = |after| {
             let end = LastEnd::default();
-            let lacking = end.lacking(Some((125, after)), 200);
+            let lacking = end.lacking(Some((125.0, after)), 200);
             (lacking[0].start, lacking[0].from)
         };
-        assert_eq!(lacking(Some(HistoryFrom::Minute(120))), (120, u64::MAX));
+        assert_eq!(lacking(Some(HistoryFrom::Time(120))), (120, u64::MAX));
         assert_eq!(lacking(Some(HistoryFrom::File(7))), (125, 7));
-        let ahead = LastEnd::default().lacking(Some((225, Some(HistoryFrom::File(7)))), 200);
+        let ahead = LastEnd::default().lacking(Some((225.0, Some(HistoryFrom::File(7)))), 200);
         assert_eq!((ahead[0].start, ahead[0].end, ahead[0].from), (0, 200, 7));
         assert_eq!(lacking(None), (125, u64::MAX));
         assert_eq!(lacking(Some(HistoryFrom::Cut { secs: 123, file: 7, store: 1 })), (123, 7));
         // Of what came after a minute that is still to come, nobody knows which it is.
-        let ahead = LastEnd::default().lacking(Some((225, Some(HistoryFrom::Minute(240)))), 200);
+        let ahead = LastEnd::default().lacking(Some((225.0, Some(HistoryFrom::Time(240)))), 200);
         assert_eq!((ahead[0].end, ahead[0].store, ahead.len()), (200, Lost::NO_STORE, 1));
         let before = br#"{"start": 1, "end": 2, "below": 3}"#;
         let before: Lost = serde_json::from_slice(before).unwrap();

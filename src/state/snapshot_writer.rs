@@ -489,8 +489,12 @@ impl SnapshotWriter {
         Ok(self.cut_now(None))
     }
 
+    /// Takes the cut; by default history goes on in the next second.
     fn cut_now(&self, from: Option<HistoryFrom>) -> Cut {
-        Cut::of(&reading(&self.live), (&self.counters, &self.sockets), from)
+        let live = reading(&self.live);
+        let next = HistoryFrom::Time(self.clock.unix_ms().div_ceil(1000));
+        let from = from.or_else(|| self.history.as_ref().map(|_| next));
+        Cut::of(&live, (&self.counters, &self.sockets), from)
     }
 
     /// Waits for the turn, and seals history there. Also returns its unix second; `None` if it does
@@ -500,8 +504,8 @@ impl SnapshotWriter {
         let (counters, sockets) = (self.counters.clone(), Arc::clone(&self.sockets));
         let history = self.history.clone();
         reading(&self.live).on_turn(turn, move |live, secs| {
-            let from = (turn == Turn::Minute).then_some(HistoryFrom::Minute(secs));
             history.iter().for_each(|it| it.seal(live.deltas.ended()));
+            let from = history.map(|_| HistoryFrom::Time(secs));
             // Too late, if nobody waits any more.
             let _gone = sender.send((Cut::of(live, (&counters, &sockets), from), secs));
         });

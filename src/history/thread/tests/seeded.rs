@@ -232,8 +232,11 @@ impl World {
             live.clone_from(lines);
             let is_other = matches!((from, &earlier),
                 (Some(HistoryFrom::Cut { store, .. }), Some(here)) if *store != here.store);
-            (*time, from.filter(|_| !is_other))
+            (*time as f64, from.filter(|_| !is_other))
         });
+        if let Some((_, Some(HistoryFrom::Cut { secs, file, .. }))) = restored {
+            history.keep_apart(PiecesCut { file, secs, until: now + WINDOW });
+        }
         let last_end = LastEnd { refilled: state.lost.clone(), ..LastEnd::default() };
         let spans = last_end.lacking(restored, now);
         let read = move |history: &History, spans: &[Lost]| {
@@ -362,9 +365,10 @@ impl World {
 
     /// Writes a snapshot, of which history knows where it ends unless it cannot be written.
     fn snapshot(&mut self) {
-        let now = self.now();
         let (Some(life), true) = (&mut self.life, self.state.is_some()) else { return };
         life.history.seal(life.second);
+        self.clock.advance_ms(1_000);
+        let now = self.now();
         // A second that was on its way.
         self.receive(1);
         let Some(life) = &mut self.life else { return };
@@ -379,11 +383,10 @@ impl World {
                 life.history.keep_apart(PiecesCut { file, secs: now, until });
                 Some(HistoryFrom::Cut { secs: now, file, store: life.history.store() })
             }
-            Sealed::NotYet | Sealed::Busy | Sealed::Never => None,
+            Sealed::NotYet | Sealed::Busy | Sealed::Never => Some(HistoryFrom::Time(now)),
         };
         if let Some(state) = &mut self.state {
-            // It is complete within the next second.
-            state.snapshot = Some((lines, now + 1, from));
+            state.snapshot = Some((lines, now, from));
             life.history.has_snapshot();
         }
     }
@@ -447,15 +450,20 @@ impl World {
         self.check_live();
     }
 
-    /// Compares live data with the ledger: what the snapshot has does not come back from history too.
+    /// Compares live data with the ledger: what the snapshot has does not come back from history too,
+    /// and the rest comes back, or is said to be lacking.
     fn check_live(&self) {
         let (Some(life), true) = (&self.life, self.state.is_some()) else { return };
         let refill = life.refill.lock();
         let filled = refill.as_ref().map(|it| it.sums(&DATASET)).unwrap_or_default();
+        let is_said = refill.as_ref().is_some_and(|it| it.why_lacking().is_some());
+        let safe = self.packets.iter().flat_map(|it| &it.safe).collect::<BTreeSet<_>>();
         for line in 0..self.lines {
             let again = filled.get(&key(line)).copied().unwrap_or_default();
             let counted = u64::from(life.live.contains(&line)) + again;
             assert!(counted <= 1, "{counted} of {line} in live data");
+            let is_silent = counted == 0 && !is_said && safe.contains(&line);
+            assert!(!is_silent, "{line} is in history, and not in live data, without a remark");
         }
     }
 

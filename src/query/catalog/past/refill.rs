@@ -36,10 +36,10 @@ use crate::state::last_end::Lost;
 /// Memory of the rows.
 pub(crate) const BYTES_MAX: usize = 16 << 20;
 
-/// Why nothing is added of a minute within which a reset came, or a snapshot ended that notes no
-/// file.
+/// Why nothing is added of a minute within which a reset came, a snapshot ended that notes no file,
+/// or a process began whose files are not known.
 const ONE_SUM: &str =
-    "history has one sum of that minute, which may include earlier counts, so it is not added";
+    "history has one sum of that minute, which may include other counts, so it is not added";
 
 /// Rows of history that are in no live report.
 #[derive(Debug)]
@@ -106,15 +106,24 @@ impl Refill {
                 None => lacking.push((span, why)),
             }
         };
-        for (lost, is_found) in &spans {
-            let begin = lost.end.saturating_sub(longest);
+        for (lost, is_found) in &mut spans {
+            let (begin, store) = (lost.end.saturating_sub(longest), lost.store);
             let mut rest = Lost { start: lost.start.max(begin), ..*lost };
             if let Some(earlier) = earlier.as_ref().filter(|it| is_by_time(lost, it)) {
                 let next = lost.start.next_multiple_of(Resolution::Minute.secs());
                 let first = rest.start..next.min(lost.end);
                 rest.start = rest.start.max(next);
-                if has_written(earlier, &first) {
-                    lack(first, ONE_SUM);
+                // No file has its rows alone: nor does its last minute come back.
+                let last = match lost.below {
+                    0 => rest.start.max(Resolution::Minute.begin(lost.end))..lost.end,
+                    _ => 0..0,
+                };
+                for minute in [first, last] {
+                    if !minute.is_empty() && has_written(earlier, &minute) {
+                        lack(minute, ONE_SUM);
+                        // For the next process, which has to say it too.
+                        lost.store = earlier.store;
+                    }
                 }
             }
             if *is_found {
@@ -122,7 +131,7 @@ impl Refill {
                 lack(behind.unwrap_or_default(), "the clock was behind then");
                 continue;
             }
-            let why = match lost.store {
+            let why = match store {
                 _ if !is_read => "history cannot be read yet",
                 Lost::NO_STORE => {
                     "the clock was ahead before, so history cannot tell what came later"
@@ -390,11 +399,11 @@ fn is_by_time(lost: &Lost, earlier: &Earlier) -> bool {
     !lost.is_by_file() && (lost.store == 0 || lost.store == earlier.store)
 }
 
-/// Whether history has written rows of a span since it began.
+/// Whether history has written rows of a span since it began, which may be within a second.
 fn has_written(earlier: &Earlier, span: &Range<u64>) -> bool {
     let is_of_it = |part: &Arc<Part>| span.start < part.span.end && part.span.start < span.end;
     earlier.unflushed.is_some()
-        || pieces(earlier).any(|part| is_of_it(part) && part.written >= span.start)
+        || pieces(earlier).any(|part| is_of_it(part) && part.written + 1 >= span.start)
 }
 
 /// Whether history went on in this span, which ends with a window of so many seconds.

@@ -15,7 +15,7 @@ fn a_cut_at_the_turn_of_a_minute_ends_with_the_second_before() {
     turn(&process, 119_000);
     process.send_names(0, 30);
     process.live.read().on_turn(Turn::Minute, move |live, minute| {
-        let after = Some(HistoryFrom::Minute(minute));
+        let after = Some(HistoryFrom::Time(minute));
         let cut = Cut::of(live, (&Counters::new(1), &[]), after);
         sender.send(cut).unwrap();
     });
@@ -30,7 +30,7 @@ fn a_cut_at_the_turn_of_a_minute_ends_with_the_second_before() {
     assert!(cuts.recv().is_err(), "once");
     let bytes = process.write_cut(cut);
     let after = inspect(&bytes[..]).unwrap().history_from;
-    assert_eq!(after, Some(HistoryFrom::Minute(120)));
+    assert_eq!(after, Some(HistoryFrom::Time(120)));
     let (restored, _) = process.next(&bytes, PLAN, 0).unwrap();
     assert_eq!(restored.sums(), sums);
 }
