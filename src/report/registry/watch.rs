@@ -55,9 +55,8 @@ pub struct WatchSettings {
 }
 
 impl WatchSettings {
-    /// Whether a report is scraped, pushed and kept; `None` if it is to be watched for nothing but
-    /// alerts.
-    fn uses(&self, entry: &Entry) -> Option<[bool; 3]> {
+    /// What a report is to be watched for; `None` if for nothing but alerts.
+    fn uses(&self, entry: &Entry) -> Option<Uses> {
         let (definition, defined_by) = (&entry.definition, &entry.defined_by);
         let is_own = *defined_by != DefinedBy::BuiltIn;
         let is_in = |names: &Vec<String>| {
@@ -70,8 +69,16 @@ impl WatchSettings {
         let is_kept = |names| definition.history.unwrap_or_else(|| is_in(names));
         let is_kept = self.kept.as_ref().is_some_and(is_kept);
         let is_used = is_charted || is_scraped || is_pushed || is_kept;
-        is_used.then_some([is_scraped, is_pushed, is_kept])
+        is_used.then_some(Uses { is_scraped, is_pushed, is_kept })
     }
+}
+
+/// The readers of a report, beside charts and alerts.
+#[derive(Default)]
+struct Uses {
+    is_scraped: bool,
+    is_pushed: bool,
+    is_kept: bool,
 }
 
 /// A report that is not watched because [`WatchSettings::reports_max`] others are.
@@ -266,21 +273,23 @@ impl Reports {
             let has_room =
                 now.len() < settings.reports_max || !entry.defined_by.is_droppable() && is_settled;
             if !is_alerted && !has_room {
-                let definition = Arc::clone(&entry.definition);
-                left_out.extend(uses.map(|[.., is_kept]| LeftOut { definition, is_kept }));
+                left_out.extend(uses.map(|uses| LeftOut {
+                    definition: Arc::clone(&entry.definition),
+                    is_kept: uses.is_kept,
+                }));
             } else if let Some(known) = known {
                 stay += 1;
                 now.push(Arc::clone(known));
             } else if is_alerted || uses.is_some() {
-                let [is_scraped, is_pushed, is_kept] = uses.unwrap_or_default();
+                let uses = uses.unwrap_or_default();
                 self.watch.count += 1;
                 now.push(Arc::new(Watched {
                     number: self.watch.count,
                     definition: Arc::clone(&entry.definition),
                     key_names: key_names(&entry.definition),
-                    is_scraped,
-                    is_pushed,
-                    is_kept,
+                    is_scraped: uses.is_scraped,
+                    is_pushed: uses.is_pushed,
+                    is_kept: uses.is_kept,
                     aggregate: entry.aggregate,
                     keys: self.aggregate(entry).row_map(entry.report).keys.clone(),
                     ids: RandomState::default(),
