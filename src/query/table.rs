@@ -8,7 +8,7 @@
 use std::sync::Arc;
 
 use super::error::QueryError;
-use crate::report::layout::Numbers;
+use crate::report::layout::NumberKind;
 use crate::value::{Column, Value};
 
 /// Rows and columns that no longer change.
@@ -31,9 +31,9 @@ pub trait Table: Send + Sync {
     /// [`Table::columns`].
     fn value(&self, row: usize, column: usize) -> Value<'_>;
 
-    /// Returns a column of some rows, if its numbers can be read faster than one by one.
-    fn numbers(&self, column: usize, rows: &[usize]) -> Option<Numbers> {
-        let _not_here = (column, rows);
+    /// Appends a column of some rows, if its numbers can be read faster than one by one.
+    fn numbers(&self, column: usize, rows: &[usize], numbers: &mut Vec<u64>) -> Option<NumberKind> {
+        let _not_here = (column, rows, numbers);
         None
     }
 

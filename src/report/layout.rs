@@ -42,7 +42,7 @@ mod builder;
 mod numbers;
 mod view;
 
-pub use numbers::Numbers;
+pub use numbers::NumberKind;
 use view::HistogramView;
 
 /// The text shown for a key of the overflow row.

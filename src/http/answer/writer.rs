@@ -8,7 +8,7 @@ use std::borrow::Cow;
 use super::format::Format;
 use super::json;
 use crate::query::table::Table;
-use crate::report::layout::Numbers;
+use crate::report::layout::NumberKind;
 use crate::value::Value;
 use crate::value::digits::{self, LINE_BYTES, Line, Sink as _};
 
@@ -45,17 +45,22 @@ impl From<bool> for Put<'_> {
 pub(in crate::http) struct TableRows<'a> {
     table: &'a dyn Table,
     rows: &'a [usize],
-    /// Numeric columns, read at once.
-    numbers: Vec<Option<Numbers>>,
+    /// Numeric columns, read at once: what they have, and where they begin in `numbers`. One block
+    /// for all: threads that write pieces would wait for each other in the allocator.
+    columns: Vec<Option<(NumberKind, usize)>>,
+    numbers: Vec<u64>,
 }
 
 impl Cells for TableRows<'_> {
     #[inline(always)]
     fn put(&self, line: &mut Line<'_>, row: usize, column: usize) -> Put<'_> {
-        match &self.numbers[column] {
-            Some(Numbers::Ints(numbers)) => digits::int(line, numbers[row]),
-            Some(Numbers::Micros(times)) => digits::micros(line, times[row]),
-            Some(Numbers::Floats(numbers)) => return digits::float(line, numbers[row]).into(),
+        let number = self.columns[column].map(|(kind, start)| (kind, self.numbers[start + row]));
+        match number {
+            Some((NumberKind::Int, int)) => digits::int(line, int.cast_signed()),
+            Some((NumberKind::Micros, us)) => digits::micros(line, us),
+            Some((NumberKind::Float, bits)) => {
+                return digits::float(line, f64::from_bits(bits)).into();
+            }
             None => match self.table.value(self.number(row), column) {
                 Value::Null => return Put::Nothing,
                 Value::Int(number) => digits::int(line, number),
@@ -140,11 +145,14 @@ impl RowWriter {
         table: &'a dyn Table,
         rows: &'a [usize],
     ) -> TableRows<'a> {
-        let mut numbers = vec![None; table.columns().len()];
-        for (column, _) in &self.columns {
-            numbers[*column] = table.numbers(*column, rows);
+        let mut columns = vec![None; table.columns().len()];
+        let mut numbers = Vec::with_capacity(self.columns.len() * rows.len());
+        for column in self.columns() {
+            let start = numbers.len();
+            let kind = table.numbers(column, rows, &mut numbers);
+            columns[column] = kind.map(|kind| (kind, start));
         }
-        TableRows { table, rows, numbers }
+        TableRows { table, rows, columns, numbers }
     }
 
     /// The format.

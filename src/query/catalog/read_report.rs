@@ -9,7 +9,7 @@ use crate::query::error::QueryError;
 use crate::query::question::{ReportQuestion, When};
 use crate::query::table::{Rows, Table};
 use crate::report::definition::{Columns, Definition};
-use crate::report::layout::{ColumnLayout, Numbers};
+use crate::report::layout::{ColumnLayout, NumberKind};
 use crate::report::read::reading::Reading;
 use crate::report::read::selection::RowSelection;
 use crate::value::{Column, Value};
@@ -166,8 +166,7 @@ impl Table for ReportTable {
         self.definition.layout.value(&self.reading, row, column)
     }
 
-    fn numbers(&self, column: usize, rows: &[usize]) -> Option<Numbers> {
-        let layout = &self.definition.layout;
-        layout.numbers(&self.reading, column, rows)
+    fn numbers(&self, column: usize, rows: &[usize], numbers: &mut Vec<u64>) -> Option<NumberKind> {
+        self.definition.layout.numbers(&self.reading, column, rows, numbers)
     }
 }

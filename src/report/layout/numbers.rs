@@ -10,15 +10,15 @@ use crate::report::read::reading::Reading;
 use crate::report::totals::Totals;
 use crate::value::Unit;
 
-/// A column of some rows.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Numbers {
-    /// Integers.
-    Ints(Vec<i64>),
+/// What the 64 bits of a number are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NumberKind {
+    /// An `i64`.
+    Int,
     /// Microseconds, shown as seconds.
-    Micros(Vec<u64>),
-    /// Numbers; NaN stands for NULL.
-    Floats(Vec<f64>),
+    Micros,
+    /// An `f64`; NaN stands for NULL.
+    Float,
 }
 
 /// How a sum becomes the displayed number. One division, so one rounding: the products are exact.
@@ -71,37 +71,40 @@ impl Cell {
     }
 }
 
-/// Sums in 64 bits, if they all fit; collecting results would not know how many there are.
-fn whole<T: TryFrom<u128>>(sums: impl ExactSizeIterator<Item = u128>) -> Option<Vec<T>> {
-    let mut whole = Vec::with_capacity(sums.len());
-    for sum in sums {
-        whole.push(T::try_from(sum).ok()?);
-    }
-    Some(whole)
-}
-
 impl ColumnLayout {
-    /// The numbers of a column in these rows of a reading, if it has a fast path.
+    /// Appends the numbers of a column in these rows of a reading, if it has a fast path.
     ///
     /// # Panics
     /// If a row or `column` is out of range: callers take both from the reading and the layout.
-    pub fn numbers(&self, reading: &Reading, column: usize, rows: &[usize]) -> Option<Numbers> {
+    pub fn numbers(
+        &self,
+        reading: &Reading,
+        column: usize,
+        rows: &[usize],
+        numbers: &mut Vec<u64>,
+    ) -> Option<NumberKind> {
         let totals = rows.iter().map(|&row| &reading.totals[row]);
         match &self.columns[column].cell {
-            Cell::Sum(measure, Unit::Seconds) => {
-                whole(totals.map(|it| measure.of(it))).map(Numbers::Micros)
-            }
             Cell::Sum(measure, unit) if *unit != Unit::Kib => {
-                whole(totals.map(|it| measure.of(it))).map(Numbers::Ints)
+                let before = numbers.len();
+                let sums = totals.map_while(|it| i64::try_from(measure.of(it)).ok());
+                numbers.extend(sums.map(i64::cast_unsigned));
+                if numbers.len() < before + rows.len() {
+                    numbers.truncate(before);
+                    return None;
+                }
+                let is_time = *unit == Unit::Seconds;
+                return Some(if is_time { NumberKind::Micros } else { NumberKind::Int });
             }
             Cell::Quantile(rank) => {
                 let quantile = |&row| reading.quantile(row, *rank).unwrap_or(f64::NAN);
-                Some(Numbers::Floats(rows.iter().map(quantile).collect()))
+                numbers.extend(rows.iter().map(quantile).map(f64::to_bits));
             }
             cell => {
                 let quotient = cell.quotient(reading)?;
-                Some(Numbers::Floats(totals.map(|totals| quotient.of(totals)).collect()))
+                numbers.extend(totals.map(|totals| quotient.of(totals).to_bits()));
             }
         }
+        Some(NumberKind::Float)
     }
 }

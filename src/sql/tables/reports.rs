@@ -17,7 +17,7 @@ use crate::query::answer::{INDEX_VALUE, ReportAnswer};
 use crate::query::catalog::Catalog;
 use crate::query::question::ReportQuestion;
 use crate::report::definition::Columns;
-use crate::report::layout::Numbers;
+use crate::report::layout::NumberKind;
 use crate::report::read::reading::ANSWER_ROW_BYTES;
 use crate::sql::error::SqlError;
 use crate::sql::functions::value::{Builder, Value as SqlValue};
@@ -134,10 +134,12 @@ fn batch(
 ) -> Result<RecordBatch> {
     let rows: Vec<usize> = rows.collect();
     let fields = schema.fields().iter().zip(columns);
+    let mut numbers = Vec::new();
     let arrays = fields.map(|(field, &column)| {
         let table = &answer.table;
-        match table.numbers(column, &rows) {
-            Some(numbers) => of_numbers(field.data_type(), numbers),
+        numbers.clear();
+        match table.numbers(column, &rows, &mut numbers) {
+            Some(kind) => of_numbers(field.data_type(), kind, &numbers),
             None => {
                 let values = rows.iter().map(|&row| table.value(row, column));
                 array(field.data_type(), values)
@@ -151,14 +153,21 @@ fn batch(
 }
 
 /// Numbers as an array of a column's type; NaN is NULL.
-pub(super) fn of_numbers(data_type: &DataType, numbers: Numbers) -> Result<ArrayRef> {
-    let array: ArrayRef = match numbers {
-        Numbers::Ints(ints) => Arc::new(Int64Array::from(ints)),
-        Numbers::Micros(times) => {
-            let seconds = times.iter().map(|&us| us as f64 / 1e6);
-            Arc::new(Float64Array::from_iter_values(seconds))
+pub(super) fn of_numbers(
+    data_type: &DataType,
+    kind: NumberKind,
+    numbers: &[u64],
+) -> Result<ArrayRef> {
+    let numbers = numbers.iter();
+    let array: ArrayRef = match kind {
+        NumberKind::Int => {
+            Arc::new(Int64Array::from_iter_values(numbers.map(|int| int.cast_signed())))
         }
-        Numbers::Floats(floats) => {
+        NumberKind::Micros => {
+            Arc::new(Float64Array::from_iter_values(numbers.map(|&us| us as f64 / 1e6)))
+        }
+        NumberKind::Float => {
+            let floats: Vec<f64> = numbers.map(|&bits| f64::from_bits(bits)).collect();
             let nan = floats.iter().any(|float| float.is_nan());
             let nulls = nan.then(|| floats.iter().map(|float| !float.is_nan()).collect());
             Arc::new(Float64Array::new(floats.into(), nulls))
