@@ -251,6 +251,9 @@ fn mistakes_are_said_by_pages() {
         "/timers?sort=nope" => 400, "accepted: time";
         "/daemon?x=1" => 400, "unknown parameter";
         "/?sort=nope" => 400, "accepted: time, p95, count, errors";
+        "/?sort=p59" => 400, "did you mean &quot;p95&quot;? accepted: time, p95, count, errors";
+        "/requests?order=slowset" => 400, "did you mean &quot;slowest&quot;?";
+        "/?tz=Europe/Berln" => 400, "or UTC; did you mean &quot;Europe/Berlin&quot;?";
         "/?fromm=-1h" => 400, "unknown parameter";
         "/reports/%ff" => 400, "UTF-8";
     ] {
