@@ -107,6 +107,16 @@ for (const chart of [...document.querySelectorAll('figure.chart')].filter(shown)
   const room = svg && chart.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - box(svg).width;
   if (room > 2) say('narrower than its panel:', chart, room);
 }
+// Panels side by side end on one line, and leave no hole beside or below the map.
+for (const all of document.querySelectorAll('.beside, .panels.top')) {
+  const parts = [...all.querySelectorAll('.panel, figure.chart')].filter(shown);
+  for (const one of parts) {
+    const line = parts.map(box).filter((it) => Math.abs(it.top - box(one).top) <= 1);
+    const [bottom, right] = ['bottom', 'right'].map((side) => Math.max(...line.map((it) => it[side])));
+    if (bottom - box(one).bottom > 1) say('a hole below:', one, bottom - box(one).bottom);
+    if (wide >= 1600 && all.matches('.beside') && box(all).right - right > 1) say('a hole beside:', one, box(all).right - right);
+  }
+}
 // A heat map stands right below its caption.
 for (const chart of [...document.querySelectorAll('.heat figure.chart')].filter(shown)) {
   const [caption, svg] = ['figcaption', 'svg[role=img]'].map((it) => chart.querySelector(it));
