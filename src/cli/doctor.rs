@@ -29,7 +29,7 @@ use crate::daemon::{self, StartError};
 use crate::input::squid::tcp::CONNECTIONS_MAX;
 use crate::input::udp::kernel;
 use crate::input::udp::socket;
-use crate::value::text::joined;
+use crate::value::text::{joined, mebibytes};
 
 pub(super) mod folders;
 mod inputs;
@@ -316,8 +316,8 @@ fn memory(plan: &MemoryPlan) -> Option<Finding> {
     let available = available()?;
     let found = format!(
         "{} available; the plan needs up to {}, socket buffers included",
-        rounded_bytes(available),
-        rounded_bytes(needed)
+        mebibytes(available),
+        mebibytes(needed)
     );
     let change = "smaller pools (`pinbad check` shows what each takes), or more memory";
     Some(match needed <= available {

@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 
 use super::memory_plan::MemoryPlan;
 use crate::config::Config;
-use crate::config::units::{exact_bytes, rounded_bytes};
+use crate::config::units::exact_bytes;
+use crate::value::text::mebibytes;
 
 /// Where control groups are mounted.
 const GROUPS: &str = "/sys/fs/cgroup";
@@ -29,7 +30,7 @@ const STEPS: u32 = 64;
 #[error(
     "memory: the plan needs at least {}, and so a control group of {} (memory.max, MemoryMax=, --memory), of which 5 % are left free \
      for page cache and the like; this one has {}; accepted: that much, or smaller pools, {}",
-    rounded_bytes(.plan.needed_bytes()), mebibytes(limit_for(.plan)), mebibytes(*.limit), largest(.plan)
+    mebibytes(.plan.needed_bytes()), whole_mebibytes(limit_for(.plan)), whole_mebibytes(*.limit), largest(.plan)
 )]
 pub struct TooMuch {
     /// The smallest plan.
@@ -42,12 +43,12 @@ fn largest(plan: &MemoryPlan) -> String {
     let mut lines: Vec<_> = plan.lines.iter().chain([&plan.kernel]).collect();
     lines.sort_by_key(|line| Reverse(line.bytes));
     let shown = lines.iter().take(3);
-    let shown = shown.map(|line| format!("{} {}", line.name, rounded_bytes(line.bytes)));
+    let shown = shown.map(|line| format!("{} {}", line.name, mebibytes(line.bytes)));
     format!("of which the largest are {}", shown.collect::<Vec<_>>().join(", "))
 }
 
 /// A limit, rounded down.
-fn mebibytes(bytes: u64) -> String {
+fn whole_mebibytes(bytes: u64) -> String {
     format!("{} MiB", bytes / MIB as u64)
 }
 
@@ -81,7 +82,7 @@ impl Limits {
 
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (least, whole) = (mebibytes(self.least), mebibytes(self.whole));
+        let (least, whole) = (whole_mebibytes(self.least), whole_mebibytes(self.whole));
         write!(
             f,
             "A control group (MemoryMax=, --memory) needs {whole}, of which 5 % are left free for page cache and the like"
@@ -245,7 +246,7 @@ mod tests {
             assert!(scaled.is_some());
             assert!(fit_into(&mut config.clone(), least).unwrap().is_some());
             let error = fit_into(&mut config.clone(), least - MIB as u64).unwrap_err();
-            let (error, needed) = (error.to_string(), mebibytes(least));
+            let (error, needed) = (error.to_string(), whole_mebibytes(least));
             assert!(error.contains(&format!("a control group of {needed}")), "{error}");
             let shown = Limits { least, whole }.to_string();
             assert!(shown.contains(&format!("down to {needed}")), "{shown}");
@@ -289,7 +290,7 @@ mod tests {
         config.sql.memory = 1 << 30;
         let error = fit_into(&mut config, 512 << 20).unwrap_err().to_string();
         assert!(error.contains("this one has 512 MiB;"), "{error}");
-        assert!(error.contains("the largest are SQL 1."), "{error}");
+        assert!(error.contains("the largest are SQL 1,"), "{error}");
         assert_eq!(config.pool, Config::default().pool, "nothing has changed");
     }
 

@@ -11,7 +11,7 @@ use std::fmt;
 use crate::alert::intake::IDS_MAX;
 use crate::alert::objective;
 use crate::config::rewrite::Change;
-use crate::config::units::{exact_bytes, rounded_bytes};
+use crate::config::units::exact_bytes;
 use crate::config::{Config, RewriteRule};
 use crate::history::import::BYTES as LOG_IMPORT_BYTES;
 use crate::http::{HttpSettings, Planned, page_bytes_max};
@@ -44,6 +44,7 @@ use crate::series::Series;
 use crate::state::annotations::{
     ANNOTATION_BYTES_MAX, ANNOTATIONS_MAX, BYTES_MAX as ANNOTATIONS_BYTES,
 };
+use crate::value::text::mebibytes;
 pub(crate) use crate::value::text::numbered as counted;
 
 /// Code, thread stacks, HTTP connections, the allocator itself: 14 MB with nothing sent, plus
@@ -339,7 +340,7 @@ fn seconds(packets: u64, packets_per_second: u64) -> f64 {
 impl fmt::Display for MemoryPlan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let show = |f: &mut fmt::Formatter<'_>, name: &str, bytes: u64, why: &str| {
-            let line = format!("  {name:<22}{:>11}  {why}", rounded_bytes(bytes));
+            let line = format!("  {name:<22}{:>13}  {why}", mebibytes(bytes));
             writeln!(f, "{}", line.trim_end())
         };
         writeln!(f, "Memory, at most, whatever is sent:")?;

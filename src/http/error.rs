@@ -13,6 +13,7 @@ use axum::http::{HeaderValue, Method, Response, StatusCode};
 use axum::response::IntoResponse;
 use serde_json::{Map, Value};
 
+use crate::config::suggest;
 use crate::query::error::QueryError;
 
 /// Where clients find the names of reports.
@@ -79,6 +80,17 @@ impl Problem {
     /// 400: a text that is not among those that a parameter takes.
     pub(super) fn refused(name: &str, text: &str, accepted: &str) -> Self {
         Self::parameter(name, format!("{text:?} is not accepted; accepted: {accepted}"))
+    }
+
+    /// The same of a few names: asks for the one that may be meant, and lists all.
+    pub(super) fn none_of<'a>(
+        name: &str,
+        why: impl Display,
+        given: &str,
+        names: impl IntoIterator<Item = &'a str> + Clone,
+    ) -> Self {
+        let question = suggest::question(given, names.clone());
+        Self::parameter(name, format!("{why}{question}")).accepting(names)
     }
 
     /// 404.

@@ -13,7 +13,6 @@ use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value as Json};
 
 use super::error::Problem;
-use crate::config::suggest;
 use crate::value::Column;
 use crate::value::link::KEY_PREFIX;
 pub use crate::value::link::encode;
@@ -188,8 +187,8 @@ impl Params {
         };
         let found = words.iter().find(|word| **word == text);
         found.copied().ok_or_else(|| {
-            let problem = Problem::parameter(name, format!("{text:?} is not accepted"));
-            problem.accepting(words.iter().copied())
+            let why = format!("{text:?} is not accepted");
+            Problem::none_of(name, why, &text, words.iter().copied())
         })
     }
 
@@ -298,8 +297,7 @@ fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Problem {
     if known.is_empty() {
         return Problem::parameter(name, "unknown parameter; there are none here");
     }
-    let question = suggest::question(name, known.iter().copied());
-    Problem::parameter(name, format!("unknown parameter{question}")).accepting(known)
+    Problem::none_of(name, "unknown parameter", name, known)
 }
 
 /// Refuses members of a body that no handler has taken; `known` are those that there may be.
@@ -307,9 +305,7 @@ pub(super) fn no_others(members: &Map<String, Json>, known: &[&str]) -> Result<(
     let Some(name) = members.keys().next() else {
         return Ok(());
     };
-    let question = suggest::question(name, known.iter().copied());
-    let problem = Problem::parameter(name, format!("is unknown{question}"));
-    Err(problem.accepting(known.iter().copied()))
+    Err(Problem::none_of(name, "is unknown", name, known.iter().copied()))
 }
 
 /// An integer. One beyond 64 bits becomes the largest, which no count, id or time exceeds.
@@ -511,9 +507,10 @@ mod tests {
             let problem = params.rows(50, 100).unwrap_err();
             assert!(problem.detail().contains("from 1 to 100"), "{problem:?}");
         }
-        let mut params = Params::parse(Some("view=x")).unwrap();
+        let mut params = Params::parse(Some("view=onw")).unwrap();
         let problem = params.word("view", &["main", "own"]).unwrap_err();
-        assert!(problem.detail().contains("main, own"), "{problem:?}");
+        let said = "view: \"onw\" is not accepted; did you mean \"own\"? accepted: main, own";
+        assert_eq!(problem.detail(), said);
         assert_eq!(params.word("order", &["newest", "slowest"]), Ok("newest"));
     }
 

@@ -18,10 +18,11 @@ use chrono::{
     DateTime, Datelike as _, Days, MappedLocalTime, Months, NaiveDate, NaiveDateTime, NaiveTime,
     TimeDelta, TimeZone as _, Timelike as _,
 };
-use chrono_tz::Tz;
+use chrono_tz::{TZ_VARIANTS, Tz};
 
 use super::error::Problem;
 use super::params::{Params, Rounding, moment};
+use crate::config::suggest;
 use crate::query::question::Spans;
 
 /// The accepted times, for messages.
@@ -134,7 +135,9 @@ impl Span {
     fn here(&self, now_ms: u64) -> Result<(i64, Tz), Problem> {
         let tz = self.tz.as_deref().unwrap_or("UTC");
         let tz = zone(tz).ok_or_else(|| {
-            Problem::refused("tz", tz, "names of time zones such as Europe/Berlin, or UTC")
+            let question = suggest::question(tz, TZ_VARIANTS.iter().map(|it| it.name()));
+            let names = format!("names of time zones such as Europe/Berlin, or UTC{question}");
+            Problem::refused("tz", tz, &names)
         })?;
         Ok((i64::try_from(now_ms / 1_000).unwrap_or_default(), tz))
     }

@@ -283,6 +283,8 @@ fn what_is_new_gone_failing_or_too_rare_is_told() {
         none.text
     );
     assert!(none.smallest_seen.is_some_and(|it| (0.1..0.3).contains(&it)), "{none:?}");
+    let one = verdict(&scripts[..1], None).text;
+    assert!(one.starts_with("no notable change in 1 script; a change of "), "{one}");
     // Seven scripts, and all of them; the rare one is not judged.
     let with_errors = scripts.iter().take(7).filter(|it| {
         let before: u64 = it.old[..4].iter().flatten().map(|it| it.errors).sum();

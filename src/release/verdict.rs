@@ -132,10 +132,9 @@ impl Verdict {
         } else if let Some(worst) = self.findings.first() {
             text += &format!(": {}{}", worst.text(), more(self.findings.len()));
         } else if let Some(seen) = self.smallest_seen {
+            let of = if scripts == 1 { "" } else { "in half of them " };
             let (scripts, seen) = (counted(scripts as u64, "script"), percent(seen * 100.0));
-            text += &format!(
-                " in {scripts}; in half of them a change of {seen} would have been noticed"
-            );
+            text += &format!(" in {scripts}; {of}a change of {seen} would have been noticed");
         }
         for (names, what) in [(&self.new, "new"), (&self.gone, "gone")] {
             if let Some(first) = names.first() {

@@ -120,7 +120,8 @@ pub(crate) struct Scale {
     at: usize,
 }
 
-const TIMES: &[(f64, &str)] = &[(1e-6, "\u{b5}s"), (1e-3, "ms"), (1.0, "s"), (3600.0, "h")];
+const TIMES: &[(f64, &str)] =
+    &[(1e-6, "\u{b5}s"), (1e-3, "ms"), (1.0, "s"), (3600.0, "h"), (86_400.0, "d")];
 const SIZES: &[(f64, &str)] = &[
     (1.0, "B"),
     (1024.0, "KiB"),
@@ -130,8 +131,9 @@ const SIZES: &[(f64, &str)] = &[
     (1_125_899_906_842_624.0, "PiB"),
 ];
 
-/// Numbers from here on get a larger unit, whatever is next to them.
+/// Numbers from here on get a larger unit, whatever is next to them; of hours as in [`secs`].
 const MANY: f64 = 99_999.5;
+const MANY_HOURS: f64 = 48.0;
 
 impl Scale {
     /// The scale for these numbers of seconds.
@@ -161,7 +163,10 @@ impl Scale {
 
     /// The first scale from this one on in which a number is not too long.
     fn with_room(self, number: f64) -> Self {
-        let has_room = |at: &usize| number.abs() / self.units[*at].0 < MANY;
+        let has_room = |at: &usize| {
+            let (size, name) = self.units[*at];
+            number.abs() / size < if name == "h" { MANY_HOURS } else { MANY }
+        };
         let at = (self.at..self.units.len()).find(has_room);
         Self { at: at.unwrap_or(self.units.len() - 1), ..self }
     }
@@ -280,6 +285,12 @@ pub fn bytes(bytes: f64) -> String {
     Scale::of_bytes([bytes]).text(bytes)
 }
 
+/// Formats bytes in MiB, however many, for figures that add up: `2,046.3 MiB`.
+pub(crate) fn mebibytes(bytes: u64) -> String {
+    let tenths = (bytes as f64 / 104_857.6).round() as u64;
+    format!("{}.{} MiB", count(tenths / 10), tenths % 10)
+}
+
 /// Formats an integer with commas: `12,345`.
 pub fn grouped(number: f64) -> String {
     let digits = format!("{:.0}", number.abs());
@@ -346,6 +357,10 @@ mod tests {
         }
         assert_eq!(bytes(799_449_764_864.0), "745 GiB");
         assert_eq!(bytes(17.0), "17 B");
+        assert_eq!(
+            [0, 1 << 16, 2_145_684_480].map(mebibytes),
+            ["0.0 MiB", "0.1 MiB", "2,046.3 MiB"]
+        );
         assert_eq!(bytes(1000.0), Scale::of_bytes([1000.0; 3]).text(1000.0));
         assert_eq!([1023.0, 1024.0, 3e15].map(bytes), ["1,023 B", "1.00 KiB", "2.66 PiB"]);
         assert_eq!(percent(0.01), "<0.1 %");
@@ -389,12 +404,13 @@ mod tests {
         assert_eq!(shown(&[11_664.0, 2_940.0]), "11,664 s, 2,940 s");
         assert_eq!(shown(&[5.2, 0.0123, 0.125]), "5,200 ms, 12.3 ms, 125 ms");
         assert_eq!(shown(&[0.000_812, 0.0, 0.000_5]), "812 \u{b5}s, 0, 500 \u{b5}s");
-        assert_eq!(shown(&[400_000.0, 40_000.0]), "111 h, 11.1 h");
+        assert_eq!(shown(&[150_000.0, 40_000.0]), "41.7 h, 11.1 h");
+        assert_eq!(shown(&[2_592_000.0, 43_200.0]), "30.0 d, 0.50 d");
         assert_eq!(shown(&[f64::NAN]), "\u{2013}");
         // One that is too long says so in a unit of its own.
         assert_eq!(
             shown(&[0.07, 1e6, 0.06, 101.0, 0.05]),
-            "70.0 ms, 278 h, 60.0 ms, 101 s, 50.0 ms"
+            "70.0 ms, 11.6 d, 60.0 ms, 101 s, 50.0 ms"
         );
         let unit = Scale::of_bytes([2048.0, 5e6, 17.0]);
         assert_eq!(

@@ -251,6 +251,9 @@ fn mistakes_are_said_by_pages() {
         "/timers?sort=nope" => 400, "accepted: time";
         "/daemon?x=1" => 400, "unknown parameter";
         "/?sort=nope" => 400, "accepted: time, p95, count, errors";
+        "/?sort=p59" => 400, "did you mean &quot;p95&quot;? accepted: time, p95, count, errors";
+        "/requests?order=slowset" => 400, "did you mean &quot;slowest&quot;?";
+        "/?tz=Europe/Berln" => 400, "or UTC; did you mean &quot;Europe/Berlin&quot;?";
         "/?fromm=-1h" => 400, "unknown parameter";
         "/reports/%ff" => 400, "UTF-8";
     ] {
@@ -436,8 +439,11 @@ fn numbers_agree_with_what_was_sent() {
     // The same numbers with the same units: by total time, /b has 60 to 99 64ths.
     let overview = site.get("/").body;
     assert_has!(overview => "Slowest, with 10 requests or more");
-    let lost = site.get("/daemon").body;
-    let lost = lost.split("aria-label=\"Lost?\"").nth(1).unwrap();
+    let daemon = site.get("/daemon").body;
+    let plan = site.get("/daemon/inside").body;
+    let total = plan.rsplit("<b>").next().and_then(|it| it.split("</b>").next()).unwrap();
+    assert!(total.ends_with(" MiB") && daemon.contains(&format!("of {total}<")), "{total}");
+    let lost = daemon.split("aria-label=\"Lost?\"").nth(1).unwrap();
     let lost = rows(lost, 1).concat();
     assert_eq!(lost[..4], ["Packets received", "100", "Requests in the reports", "100"]);
     assert_eq!(lost[4..], ["Waiting for the merger", "0"]);

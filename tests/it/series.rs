@@ -118,6 +118,7 @@ fn what_is_not_kept_says_so_and_why() {
         "metric=p101" => "accepted: req_count";
         "metric=p99_9999999" => "; a percentile is above 0 and at most 100, as p95 or p99_9";
         "metric=speed" => "there is no metric";
+        "metric=req_cuont" => "did you mean \"req_count\"? accepted: ";
         "limit=5" => "accepted: metric, step, from, to, tz, compare, fleet, dc, collector, status";
         "step=0" => "from 1 to 86400";
         "step=x" => "a whole number";

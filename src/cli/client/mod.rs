@@ -318,7 +318,7 @@ impl ClientError {
                 Some("does it use TLS? then --url https://HOST:PORT")
             }
             Self::Refused { status: 401, .. } => Some(
-                "give a token with --token-file FILE or PINBAD_TOKEN, or a name and password in the URL: http://NAME:PASSWORD@HOST:PORT",
+                "give a token with --token-file FILE or PINBAD_TOKEN, or a name and password before the host of the URL: NAME:PASSWORD@HOST:PORT",
             ),
             _ => None,
         }

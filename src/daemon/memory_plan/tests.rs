@@ -181,12 +181,12 @@ fn the_largest_configuration_adds_up_without_overflow() {
 fn the_plan_is_shown_a_line_a_pool() {
     let shown = plan(TWO_BY_THREE).to_string();
     for line in [
-        "  requests                 97.7 KiB  1000 rows (pool.request_pool_size) and 1000 spare for queries, of 50 bytes",
-        "  reports                  16.0 MiB  all reports together (reports.memory)",
+        "  requests                    0.1 MiB  1000 rows (pool.request_pool_size) and 1000 spare for queries, of 50 bytes",
+        "  reports                    16.0 MiB  all reports together (reports.memory)",
         if cfg!(feature = "sql") {
-            "  total                   908.4 MiB"
+            "  total                     908.4 MiB"
         } else {
-            "  total                   492.4 MiB"
+            "  total                     492.4 MiB"
         },
         "  at  10000 packets/s  temporary pool 1.0 s, socket buffers 1.5 s",
     ] {

@@ -69,9 +69,11 @@ impl Format {
     ) -> Result<Self, Problem> {
         if let Some(name) = parameter {
             let found = known.iter().copied().find(|format| format.name() == name);
-            let bad = || Problem::parameter("format", format!("{name:?} is not a format"));
             let names = known.iter().map(|format| format.name());
-            return found.ok_or_else(|| bad().accepting(names));
+            return found.ok_or_else(|| {
+                let why = format!("{name:?} is not a format");
+                Problem::none_of("format", why, name, names)
+            });
         }
         let ranges = weighted(headers, ACCEPT);
         if ranges.is_empty() {

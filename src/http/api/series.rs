@@ -75,7 +75,8 @@ struct Query {
 
 /// The error for an unknown metric; lists those that exist.
 fn no_metric(name: &str, hint: &str, names: impl Iterator<Item = &'static str>) -> Problem {
-    Problem::parameter("metric", format!("there is no metric {name:?}{hint}")).accepting(names)
+    let (why, names) = (format!("there is no metric {name:?}{hint}"), names.collect::<Vec<_>>());
+    Problem::none_of("metric", why, name, names)
 }
 
 impl Query {

@@ -82,7 +82,7 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
                 @for (at, (it, left)) in budgets.iter().enumerate() {
                     @let (entry, covered) = (&it.objective.entry, it.count.covered_secs);
                     @if at > 0 { ", " }
-                    (visible(&entry.name)) " " span class=[(*left < 0.0).then_some("bad")] { (percent(*left)) }
+                    (visible(&entry.name)) " " span.whole.bad[*left < 0.0] { (percent(*left)) }
                     // Less than half of its period says little about the rest.
                     @if covered < entry.period / 2 { " (of " (roughly(covered as f64)) ")" }
                 }

@@ -128,9 +128,9 @@ fn rows(
         *head = Head::text(Name(key));
     }
     heads.push(Head::number("Example").hint("The request with the most, with its waterfall"));
-    let empty = "No timer with such a tag.";
+    let empty = timer_groups::absent(tag, groups.tag_names.iter().map(String::as_str));
     Ok(html! {
-        (table("Calls per request", searched(groups), heads, cells, empty))
+        (table("Calls per request", searched(groups), heads, cells, &empty))
         (listing.pager(shown.len(), total, "/calls", params))
     })
 }

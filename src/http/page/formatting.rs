@@ -9,7 +9,7 @@ use maud::{Markup, Render, html};
 use super::table::letter_px;
 use crate::value::Value;
 pub(super) use crate::value::text::{
-    EMPTY, MINUS, Scale, UNKNOWN, bytes, change, count, counted, grouped, micros, name_or_empty,
+    EMPTY, MINUS, Scale, UNKNOWN, bytes, change, count, counted, mebibytes, micros, name_or_empty,
     number, percent, roughly, roughly_many, secs, short, visible, with_two_digits,
 };
 
@@ -96,7 +96,8 @@ pub(super) fn value(value: &Value<'_>) -> Markup {
     match value {
         Value::Null => html! { span.none { (UNKNOWN) } },
         Value::Text(text) => Name(text).render(),
-        Value::Int(number) => html! { (grouped(*number as f64)) },
+        // An id, or a code: counts have a unit.
+        Value::Int(number) => html! { (number) },
         Value::Micros(us) => html! { (micros(*us)) },
         Value::Float(float) => html! { (number(*float)) },
     }
@@ -194,6 +195,7 @@ mod tests {
             "<bdi class=\"cut\"><span>x\u{27e8}202E\u{27e9}</span>y\u{27e8}200B\u{27e9}</bdi>"
         );
         assert_eq!(page(""), "<span class=\"none\">(empty)</span>");
+        assert_eq!(value(&Value::Int(107_355)).into_string(), "107355");
         assert_eq!(page("\u{5e9}\u{5dc} ü"), "<bdi>\u{5e9}\u{5dc} ü</bdi>");
     }
 }

@@ -59,23 +59,23 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/daemon", "Daemon", &main)
 }
 
-/// A row with a name and a number, also as a part of its limit if there is one.
-fn row(name: &str, title: &str, how: Show, number: f64, room: Option<f64>) -> Markup {
-    let room = room.filter(|room| *room > 0.0);
+/// A row with a name and a number, also as a part of its limit and its text if there is one.
+fn row(name: &str, title: &str, how: Show, number: f64, room: Option<(f64, String)>) -> Markup {
+    let room = room.filter(|(room, _)| *room > 0.0);
     html! {
         th.key scope="row" title=[(!name.is_empty()).then_some(name)] {
-            @if let Some(room) = room { (bar(number / room)) span { (title) " " small { "of " (how.text(room)) } } } @else { (title) }
+            @if let Some((room, text)) = &room { (bar(number / room)) span { (title) " " small { "of " (text) } } } @else { (title) }
         }
         td {
             (how.text(number))
-            @if let Some(room) = room { " " small { (formatting::percent(100.0 * number / room)) } }
+            @if let Some((room, _)) = &room { " " small { (formatting::percent(100.0 * number / room)) } }
         }
     }
 }
 
 /// A counter as such a row.
 fn counter(it: &Column, number: f64, room: Option<f64>) -> Markup {
-    row(&it.name, &it.title, it.show, number, room)
+    row(&it.name, &it.title, it.show, number, room.map(|room| (room, it.show.text(room))))
 }
 
 /// One of the three questions, with a short answer and the details. `alarming`: whether the answer
@@ -165,8 +165,9 @@ impl<'a> Look<'a> {
             ("Merger, cores busy", self.rate(received.len() + 1)),
         ]
         .map(|(title, rate)| row("", &format!("{title}{over}"), Show::Number, rate, None));
+        let planned = (planned as f64, formatting::mebibytes(planned));
         let others = [
-            row("", "Memory", Show::Bytes, resident, Some(planned as f64)),
+            row("", "Memory", Show::Bytes, resident, Some(planned)),
             row("merge_lag_us", "Delay of the merger's last run", Show::Secs, lag, None),
         ];
         let behind = html! {

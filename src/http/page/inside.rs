@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use maud::{Markup, html};
 
-use super::formatting::{self, Scale, visible};
+use super::formatting::{self, Scale, mebibytes, visible};
 use super::frame;
 use super::render::View;
 use super::table::{Head, bar, section, table};
@@ -47,12 +47,12 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 
 fn memory_plan(plan: &[Planned]) -> Markup {
     let heads = [Head::text("Part"), Head::number("At most"), Head::text("Set by")];
-    let scale = Scale::of_bytes(plan.iter().map(|planned| planned.bytes as f64));
     let row = |planned: &Planned| {
-        html! { th.key scope="row" { (planned.name) } td { (scale.text(planned.bytes as f64)) } td.key.text { (planned.why) } }
+        html! { th.key scope="row" { (planned.name) } td { (mebibytes(planned.bytes)) } td.key.text { (planned.why) } }
     };
     let total_bytes: u64 = plan.iter().map(|planned| planned.bytes).sum();
-    let total = html! { th.key scope="row" { b { "total" } } td { b { (scale.text(total_bytes as f64)) } } td {} };
+    let total =
+        html! { th.key scope="row" { b { "total" } } td { b { (mebibytes(total_bytes)) } } td {} };
     let rows = plan.iter().map(row).chain((!plan.is_empty()).then_some(total));
     let caption = "Planned at start: the daemon uses no more, whatever is sent to it";
     section("Memory plan", caption, heads, rows)

@@ -81,8 +81,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let Some(boxes) = view.source.samples(&STACK_KEYS, &filters)? else {
         let main = html! {
             h1 { "Profile" }
-            p.note { "There is no " code { "[[stat]]" } " in the configuration, so no samples are taken. With PHP's stat extension they \
-                      show which function is running; the manual's page \u{201c}stat\u{201d} says how." }
+            p.note { "Samples of PHP's stat extension show which function is running. None are taken: the configuration does not say where they come from, as in" }
+            pre { "[[stat]]\nstream = \"unix:///run/php/zend.stat.stream\"" }
         };
         return view.page("/profile", "Profile", &main);
     };

@@ -14,7 +14,6 @@ use super::frame;
 use super::render::View;
 use super::table::{Head, PROSE, bar};
 use super::time::Time;
-use crate::config::suggest;
 use crate::http::answer::order::Sort;
 use crate::http::api::reports::lost_remark;
 use crate::http::error::Problem;
@@ -264,9 +263,8 @@ impl Ranking {
         let first = by(&sort.column, sort.descending);
         if first.is_none() && !sort.column.is_empty() {
             let names = table.columns().iter().map(|column| column.name.as_str());
-            let question = suggest::question(&sort.column, names.clone());
-            let why = format!("there is no column {:?}{question}", sort.column);
-            return Err(Problem::parameter("sort", why).accepting(names));
+            let why = format!("there is no column {:?}", sort.column);
+            return Err(Problem::none_of("sort", why, &sort.column, names));
         }
         // Ties are ordered by time, so that rows do not jump.
         let sort: Vec<_> = first.into_iter().chain(by(self.time, true)).collect();

@@ -18,6 +18,7 @@ use super::ranking::Ranking;
 use super::render::View;
 use super::table::{FALL, Head, pager, table};
 use super::time::Time;
+use super::timer_groups::absent;
 use crate::http::error::Problem;
 use crate::http::params::{id, pairs};
 use crate::query::answer::{RequestDetail, TimerDetail};
@@ -226,7 +227,7 @@ fn waterfall(
                     @if by.is_some() { "The bars stand end to end from longest to shortest" }
                     @else { "A packet says how long each timer ran, not when it began: the bars stand end to end in the order they were sent" }
                 }
-                ". Timers cover " b { (formatting::micros(sum_us)) } " of " b { (formatting::micros(time_us)) } @if time_us > 0 { " (" (share(sum_us)) ")" }
+                ". Timers cover " b { (formatting::micros(sum_us)) } " of " b { (formatting::micros(time_us)) } @if time_us > 0 { " " span.whole { "(" (share(sum_us)) ")" } }
                 @if sum_us > time_us { "; that is more than the request took: some ran inside others, or side by side" }
                 "."
             }
@@ -253,8 +254,11 @@ fn choice(address: &Address<'_>, timers: &[TimerDetail], by: Option<&str>) -> Ma
         (address(&[("by", name)]), text, by == Some(name))
     };
     let each = (address(&[]), html! { "Each timer" }, by.is_none());
-    let choices: Vec<_> = [each].into_iter().chain(names.into_iter().map(choice)).collect();
-    frame::views("Group timers", "", &choices)
+    let choices: Vec<_> = [each].into_iter().chain(names.iter().copied().map(choice)).collect();
+    html! {
+        (frame::views("Group timers", "", &choices))
+        @if let Some(by) = by && !names.contains(&by) { p.note { (absent(by, names)) } }
+    }
 }
 
 /// The head of the column of bars.

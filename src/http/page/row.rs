@@ -155,8 +155,8 @@ impl Row {
                         section.panel #row-timers data-live aria-label="Timers" { (table) }
                     }
                 }
+                (self.others(view)?)
             }
-            (self.others(view)?)
             (slowest)
         };
         view.page("/reports", &self.title(), &main)

@@ -83,8 +83,8 @@ impl Render for Head {
     fn render(&self) -> Markup {
         let (address, order) = self.sort.clone().unzip();
         let order = order.flatten().map(|descending| match descending {
-            true => ("descending", " \u{2193}"),
-            false => ("ascending", " \u{2191}"),
+            true => ("descending", "\u{a0}\u{2193}"),
+            false => ("ascending", "\u{a0}\u{2191}"),
         });
         let (order, arrow) = order.unzip();
         let hint = (!self.hint.is_empty()).then_some(&self.hint);

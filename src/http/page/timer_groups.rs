@@ -15,6 +15,7 @@ use super::formatting::{self, or_empty, visible, with_two_digits};
 use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::table::table;
+use crate::config::suggest;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::{as_list_item, link, pairs};
@@ -149,6 +150,13 @@ pub(super) fn as_key(tag: &str) -> String {
         true => format!("@{item}"),
         false => item,
     }
+}
+
+/// Says that no timer has a key, and which of `names` may be meant.
+pub(super) fn absent<'a>(key: &str, names: impl IntoIterator<Item = &'a str> + Clone) -> String {
+    let question = suggest::question(key, names);
+    let end = if question.is_empty() { "." } else { &question };
+    format!("No timer here has \"{}\"{end}", visible(key))
 }
 
 /// Groups by the usual tag, or by the first that there is.

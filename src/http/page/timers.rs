@@ -199,7 +199,13 @@ fn rows(
     for (head, key) in heads.iter_mut().zip(keys) {
         *head = Head::text(Name(key));
     }
+    let fields = Field::ALL.map(Field::name);
+    let known = groups.tag_names.iter().map(String::as_str).chain(fields);
+    let lacks =
+        |at: usize| groups.rows.iter().all(|row| row.keys.get(at).is_none_or(Option::is_none));
+    let absent = (0..keys.len()).filter(|at| !groups.rows.is_empty() && lacks(*at));
     Ok(html! {
+        @for at in absent { p.note { (timer_groups::absent(&keys[at], known.clone())) } }
         (table("Timers", searched(groups), heads, cells, ""))
         (listing.pager(rows.len(), total, "/timers", params))
         @if groups.rows.is_empty() {

@@ -194,6 +194,13 @@ fn timers_are_summed_by_the_usual_tag_if_no_key_is_named() {
     let reply = server.get("/timers?by=,");
     assert_eq!(reply.status, 200, "{reply:?}");
     assert_has!(reply.body => "<li><bdi>group</bdi></li>");
+    // One that nothing has may be another, misspelled.
+    let meant = "No timer here has &quot;gruop&quot;; did you mean &quot;group&quot;?";
+    for path in ["/timers", "/calls", "/requests/3"] {
+        assert_has!(server.get(&format!("{path}?by=gruop")).body => meant);
+        assert_lacks!(server.get(&format!("{path}?by=group")).body => "No timer here");
+    }
+    assert_has!(server.get("/timers?by=group,sript_name").body => "did you mean &quot;script_name&quot;?");
 }
 
 /// Whatever else is lacking: there is no history here.

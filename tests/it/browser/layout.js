@@ -70,15 +70,15 @@ for (const table of document.querySelectorAll('table')) {
   }
 }
 // Numbers of a column have one unit, but for those that would be too long in it.
-const sizes = { '\u00b5s': 1e-6, ms: 1e-3, s: 1, h: 3600, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
+const sizes = { '\u00b5s': 1e-6, ms: 1e-3, s: 1, h: 3600, d: 86400, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
 for (const table of document.querySelectorAll('.wide table')) {
   const columns = Map.groupBy(table.querySelectorAll('tbody td'), (cell) => cell.cellIndex);
   for (const cells of columns.values()) {
-    const found = cells.map((it) => it.textContent.match(/^[+\u2212]?([\d,.]+) (\u00b5s|ms|s|h|B|KiB|MiB|GiB)(?![\w/])/)).filter(Boolean);
+    const found = cells.map((it) => it.textContent.match(/^[+\u2212]?([\d,.]+) (\u00b5s|ms|s|h|d|B|KiB|MiB|GiB)(?![\w/])/)).filter(Boolean);
     const least = Math.min(...found.map(([, , unit]) => sizes[unit]));
     for (const [text, number, unit] of found) {
       const inLeast = Number(number.replaceAll(',', '')) * sizes[unit] / least;
-      if (sizes[unit] > least && inLeast < 99000) say('another unit, ' + text + ':', cells[0].closest('table'), inLeast);
+      if (sizes[unit] > least && inLeast < (least === 3600 ? 48 : 99000)) say('another unit, ' + text + ':', cells[0].closest('table'), inLeast);
     }
   }
 }
@@ -106,6 +106,16 @@ for (const chart of [...document.querySelectorAll('figure.chart')].filter(shown)
   const style = getComputedStyle(chart);
   const room = svg && chart.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - box(svg).width;
   if (room > 2) say('narrower than its panel:', chart, room);
+}
+// Panels side by side end on one line, and leave no hole beside or below the map.
+for (const all of document.querySelectorAll('.beside, .panels.top')) {
+  const parts = [...all.querySelectorAll('.panel, figure.chart')].filter(shown);
+  for (const one of parts) {
+    const line = parts.map(box).filter((it) => Math.abs(it.top - box(one).top) <= 1);
+    const [bottom, right] = ['bottom', 'right'].map((side) => Math.max(...line.map((it) => it[side])));
+    if (bottom - box(one).bottom > 1) say('a hole below:', one, bottom - box(one).bottom);
+    if (wide >= 1600 && all.matches('.beside') && box(all).right - right > 1) say('a hole beside:', one, box(all).right - right);
+  }
 }
 // A heat map stands right below its caption.
 for (const chart of [...document.querySelectorAll('.heat figure.chart')].filter(shown)) {
