@@ -72,28 +72,15 @@ pub(super) fn put_column(to: &mut Vec<u8>, column: &SqlColumn, collation: u16, b
     let table = column.table.as_deref();
     let table = table.or(column.origin.as_ref().map(|(table, _)| table.as_str()));
     let table = table.unwrap_or_default();
-    put_definition(
-        to,
-        [database, table, origin, &column.name, name],
-        if text { collation } else { BINARY },
-        length,
-        kind,
-        flags,
-        decimals,
-    );
+    let names = [database, table, origin, &column.name, name];
+    let charset = if text { collation } else { BINARY };
+    put_definition(to, names, charset, (kind, length, decimals), flags);
 }
 
 /// The definition of a `?`.
 pub(super) fn put_parameter(to: &mut Vec<u8>) {
-    put_definition(
-        to,
-        ["", "", "", "?", ""],
-        BINARY,
-        0,
-        ColumnType::MYSQL_TYPE_VAR_STRING,
-        ColumnFlags::BINARY_FLAG,
-        0,
-    );
+    let shape = (ColumnType::MYSQL_TYPE_VAR_STRING, 0, 0);
+    put_definition(to, ["", "", "", "?", ""], BINARY, shape, ColumnFlags::BINARY_FLAG);
 }
 
 /// The packet: database, table, its own name, column, its own name; then the fields of fixed
@@ -102,10 +89,8 @@ fn put_definition(
     to: &mut Vec<u8>,
     names: [&str; 5],
     charset: u16,
-    length: u32,
-    kind: ColumnType,
+    (kind, length, decimals): (ColumnType, u32, u8),
     flags: ColumnFlags,
-    decimals: u8,
 ) {
     for name in [CATALOG].into_iter().chain(names) {
         to.put_lenenc_str(name.as_bytes());

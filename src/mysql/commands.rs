@@ -8,9 +8,9 @@ use mysql_common::io::BufMutExt as _;
 
 use super::cells;
 use super::columns;
-use super::errors::{error, malformed, not_utf8};
+use super::errors::{CommandError, error, malformed, utf8};
 use super::federated;
-use super::interruption::{CommandError, send, wait};
+use super::interruption::{send, wait};
 use super::kill;
 use super::session::Client;
 use crate::sql::{self, Reply, Rows, SqlColumn, SqlError};
@@ -173,10 +173,6 @@ impl Client {
         let reply = wait(&mut self.frames, &mut self.watch, run).await??;
         self.reply(reply, false, true).await
     }
-}
-
-pub(super) fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
-    std::str::from_utf8(bytes).map_err(|_| not_utf8())
 }
 
 pub(super) fn statement_id(body: &[u8]) -> Result<u32, SqlError> {

@@ -1,17 +1,56 @@
 //! Errors of the wire itself; statements have the engine's.
 
-use super::frames::FrameError;
+use std::io;
+
+use super::connections::Victim;
 use crate::sql::SqlError;
+
+/// The reason why a command failed or broke off, or why there is no packet.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommandError {
+    /// The client is told, and continues: what it sent was read to its end.
+    #[error(transparent)]
+    Reported(#[from] SqlError),
+    /// The client is told, and the connection ends.
+    #[error(transparent)]
+    Fatal(SqlError),
+    /// The client cannot be reached: it has gone, or was silent for too long.
+    #[error("{0}")]
+    Lost(String),
+}
+
+impl From<io::Error> for CommandError {
+    fn from(error: io::Error) -> Self {
+        Self::Lost(format!("the client has gone: {error}"))
+    }
+}
+
+impl CommandError {
+    /// The error when nothing arrived, or nothing could be sent, for too long.
+    pub(super) fn late(what: &str) -> Self {
+        Self::Lost(what.to_owned())
+    }
+
+    /// The error after KILL of a statement or connection.
+    pub(super) fn killed(victim: Victim) -> Self {
+        match victim {
+            Victim::Query => {
+                Self::Reported(SqlError::interrupted("Query execution was interrupted"))
+            }
+            Victim::Connection => Self::Fatal(error(1927, "70100", "Connection was killed")),
+        }
+    }
+}
 
 /// An error with a number and SQLSTATE.
 pub(super) fn error(code: u16, state: &'static str, message: impl Into<String>) -> SqlError {
     SqlError { code, state, message: message.into() }
 }
 
-/// The error for a text that is not UTF-8.
-pub(super) fn not_utf8() -> SqlError {
+/// The text in these bytes.
+pub(super) fn utf8(bytes: &[u8]) -> Result<&str, SqlError> {
     let message = "Invalid utf8mb4 character string; only UTF-8 is understood";
-    error(1300, "HY000", message)
+    std::str::from_utf8(bytes).map_err(|_| error(1300, "HY000", message))
 }
 
 /// The error for a packet that is truncated or lacks announced values.
@@ -35,23 +74,4 @@ pub(super) fn no_statement_memory() -> SqlError {
     SqlError::out_of_memory(
         "the memory of all connections is used up (mysql.memory); close statements",
     )
-}
-
-impl FrameError {
-    /// The error to send to the client; `None` if it cannot be reached.
-    pub(super) fn answer(&self) -> Option<SqlError> {
-        Some(match self {
-            Self::Gone(_) | Self::Tls(_) | Self::Late(_) => return None,
-            Self::OutOfOrder => error(1156, "08S01", "Got packets out of order"),
-            Self::TooLarge(limit) => {
-                let message = format!(
-                    "Got a packet bigger than 'max_allowed_packet' bytes ({limit}; mysql.packet_max)"
-                );
-                SqlError::packet_too_large(message)
-            }
-            Self::NoMemory => SqlError::out_of_memory(
-                "the memory for large packets is used up (mysql.memory); ask again in a moment",
-            ),
-        })
-    }
 }

@@ -7,65 +7,33 @@
 //! order that brings the rows of the key first. Called by the session with each text; anything else
 //! is left unchanged.
 
-/// Separates two conditions.
-const AND: &str = "  AND  ";
+use std::sync::LazyLock;
+
+use regex::Regex;
+
+/// A text, with its last `%` if it is a prefix.
+const TEXT: &str = r"(?:[^'\\]|\\.)*";
+
+/// A condition by prefix: its column and what the text begins with.
+static BY_PREFIX: LazyLock<Regex> = LazyLock::new(|| {
+    let condition = format!(r"(?s)\(`([^`]+)` LIKE '({TEXT})%'\)");
+    Regex::new(&condition).expect("the tests use it")
+});
+
+/// One of the engine's statements, and its conditions.
+static ASKED: LazyLock<Regex> = LazyLock::new(|| {
+    let one = format!(r"\(`[^`]+` (?:LIKE '{TEXT}%'|= '{TEXT}'|= [0-9.e+-]*)\)");
+    let asked = format!(r"(?s)^SELECT `.*` FROM `[^`]+` WHERE  ((?:{one}  AND  )*{one})\s*$");
+    Regex::new(&asked).expect("the tests use it")
+});
 
 /// The statement with its order; `None` if it is not one of the engine's.
 pub(super) fn ordered(text: &str) -> Option<String> {
-    let (head, mut rest) = text.split_once(" WHERE  (`")?;
-    let columns = head.strip_prefix("SELECT `")?;
-    let (_, table) = columns.split_once("` FROM `")?;
-    table.strip_suffix('`').filter(|name| is_name(name))?;
-    let mut order = Vec::new();
-    loop {
-        let (column, after) = rest.split_once('`')?;
-        if !is_name(column) {
-            return None;
-        }
-        rest = if let Some(after) = after.strip_prefix(" LIKE '") {
-            let (pattern, after) = literal(after)?;
-            order.push((column, pattern.strip_suffix('%')?));
-            after
-        } else {
-            let after = after.strip_prefix(" = ")?;
-            match after.strip_prefix('\'') {
-                Some(after) => literal(after)?.1,
-                None => {
-                    after.trim_start_matches(|is: char| is.is_ascii_digit() || "-.e+".contains(is))
-                }
-            }
-        };
-        rest = rest.strip_prefix(')')?;
-        match rest.strip_prefix(AND) {
-            Some(more) => rest = more.strip_prefix("(`")?,
-            None if rest.trim_end().is_empty() => break,
-            None => return None,
-        }
-    }
-    if order.is_empty() {
-        return None;
-    }
-    let order = order.iter().map(|(column, value)| format!("`{column}` = '{value}' DESC"));
+    let conditions = ASKED.captures(text)?.get(1)?.as_str();
+    let order = BY_PREFIX.captures_iter(conditions);
+    let order = order.map(|it| format!("`{}` = '{}' DESC", &it[1], &it[2]));
     let order = order.collect::<Vec<_>>().join(", ");
-    Some(format!("{} ORDER BY {order}", text.trim_end()))
-}
-
-/// Whether a text can stand between backticks.
-fn is_name(name: &str) -> bool {
-    !name.is_empty() && !name.contains('`')
-}
-
-/// Splits at the quote that ends a literal.
-fn literal(text: &str) -> Option<(&str, &str)> {
-    let mut bytes = text.bytes().enumerate();
-    while let Some((at, byte)) = bytes.next() {
-        match byte {
-            b'\\' => drop(bytes.next()),
-            b'\'' => return Some((&text[..at], &text[at + 1..])),
-            _ => {}
-        }
-    }
-    None
+    (!order.is_empty()).then(|| format!("{} ORDER BY {order}", text.trim_end()))
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@
 //! arrive, never because a header announced them, and large packets take theirs from a [`Budget`]
 //! shared by all connections; a packet over a limit is read to its end and discarded, so that the
 //! client can be told. Output is buffered, sent when the buffer is large enough, and waits for a
-//! slow client only for a limited time. Every malformed frame ends in a [`FrameError`].
+//! slow client only for a limited time. Every malformed frame ends in a [`CommandError`].
 
 use std::io;
 use std::sync::Arc;
@@ -15,6 +15,9 @@ use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWrite
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
+
+use super::errors::{CommandError, error};
+use crate::sql::SqlError;
 
 /// A frame of this many bytes is followed by another one of the same packet.
 const FRAME_MAX: usize = (1 << 24) - 1;
@@ -86,29 +89,6 @@ impl Received {
     }
 }
 
-/// The reason why there is no packet.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum FrameError {
-    /// The client has gone, properly or not.
-    #[error("the client has gone: {0}")]
-    Gone(#[from] io::Error),
-    /// The TLS handshake failed.
-    #[error("TLS: {0}")]
-    Tls(io::Error),
-    /// Nothing arrived, or nothing could be sent, for too long.
-    #[error("{0}")]
-    Late(&'static str),
-    /// Frame numbers are not consecutive.
-    #[error("got packets out of order")]
-    OutOfOrder,
-    /// The packet is over its limit. It was read to its end, so the connection can go on.
-    #[error("a packet of more than {0} bytes")]
-    TooLarge(usize),
-    /// The budget is used up. The packet was read to its end, so the connection can go on.
-    #[error("the memory for large packets is used up")]
-    NoMemory,
-}
-
 /// Time limits of a connection.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
@@ -158,10 +138,10 @@ impl Frames {
         self,
         tls: TlsAcceptor,
         deadline: Instant,
-    ) -> Result<Self, FrameError> {
+    ) -> Result<Self, CommandError> {
         let accepted = timeout_at(deadline, tls.accept(self.stream)).await;
         let stream = accepted.map_err(io::Error::from).flatten();
-        let stream = stream.map_err(FrameError::Tls)?;
+        let stream = stream.map_err(|error| CommandError::Lost(format!("TLS: {error}")))?;
         let (_, connection) = stream.get_ref();
         let cipher = connection.negotiated_cipher_suite();
         let cipher = cipher.map(|it| format!("{:?}", it.suite()).replace("TLS13_", "TLS_"));
@@ -181,7 +161,7 @@ impl Frames {
         &mut self,
         limit: usize,
         mut wait: Duration,
-    ) -> Result<Received, FrameError> {
+    ) -> Result<Received, CommandError> {
         let mut packet = Ok(Received::default());
         loop {
             let mut head = [0; HEAD];
@@ -192,13 +172,16 @@ impl Frames {
             }
             let [low, middle, high, sequence] = head;
             if sequence != self.sequence {
-                return Err(FrameError::OutOfOrder);
+                let message = "Got packets out of order";
+                return Err(CommandError::Fatal(error(1156, "08S01", message)));
             }
             self.sequence = self.sequence.wrapping_add(1);
             let length = u32::from_le_bytes([low, middle, high, 0]) as usize;
             let before = packet.as_ref().map_or(0, |packet| packet.bytes.len());
             if before + length > limit {
-                packet = Err(FrameError::TooLarge(limit));
+                packet = Err(SqlError::packet_too_large(format!(
+                    "Got a packet bigger than 'max_allowed_packet' bytes ({limit}; mysql.packet_max)"
+                )));
             }
             let mut left = length;
             while left > 0 {
@@ -208,22 +191,24 @@ impl Frames {
                 if let Ok(whole) = &mut packet
                     && !whole.add(piece, limit, SMALL, &budget)
                 {
-                    packet = Err(FrameError::NoMemory);
+                    packet = Err(SqlError::out_of_memory(
+                        "the memory for large packets is used up (mysql.memory); ask again in a moment",
+                    ));
                 }
                 let taken = piece.len();
                 self.stream.consume(taken);
                 left -= taken;
             }
             if length < FRAME_MAX {
-                return packet;
+                return Ok(packet?);
             }
         }
     }
 
     /// Waits for at least one byte from the client.
-    async fn ahead(&mut self, wait: Duration) -> Result<&[u8], FrameError> {
+    async fn ahead(&mut self, wait: Duration) -> Result<&[u8], CommandError> {
         match timeout(wait, self.stream.fill_buf()).await {
-            Err(_) => Err(FrameError::Late("the client sent nothing for too long")),
+            Err(_) => Err(CommandError::late("the client sent nothing for too long")),
             Ok(Ok([])) => Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
             Ok(Ok(bytes)) => Ok(bytes),
             Ok(Err(error)) => Err(error.into()),
@@ -275,8 +260,8 @@ impl Frames {
     }
 
     /// Sends the output. If dropped, the next call sends the rest.
-    pub(super) async fn flush(&mut self) -> Result<(), FrameError> {
-        let late = |_| FrameError::Late("the client took nothing for too long");
+    pub(super) async fn flush(&mut self) -> Result<(), CommandError> {
+        let late = |_| CommandError::late("the client took nothing for too long");
         while self.sent < self.output.len() {
             let write = self.stream.write(&self.output[self.sent..]);
             match timeout(self.patience.write, write).await.map_err(late)?? {

@@ -6,52 +6,9 @@ use std::future::Future;
 use tokio::sync::watch;
 
 use super::connections::{Victim, Wish};
-use super::errors::error;
-use super::frames::{FrameError, Frames};
+use super::errors::{CommandError, error};
+use super::frames::Frames;
 use crate::access::Pass;
-use crate::sql::SqlError;
-
-/// The reason why a command failed or broke off.
-#[derive(Debug, thiserror::Error)]
-pub(super) enum CommandError {
-    /// The client is told, and continues.
-    #[error(transparent)]
-    Reported(SqlError),
-    /// The client is told, and the connection ends.
-    #[error(transparent)]
-    Fatal(SqlError),
-    /// The client cannot be reached.
-    #[error(transparent)]
-    Lost(FrameError),
-}
-
-impl From<SqlError> for CommandError {
-    fn from(error: SqlError) -> Self {
-        Self::Reported(error)
-    }
-}
-
-impl From<FrameError> for CommandError {
-    fn from(error: FrameError) -> Self {
-        match error.answer() {
-            Some(told) if !matches!(error, FrameError::OutOfOrder) => Self::Reported(told),
-            Some(told) => Self::Fatal(told),
-            None => Self::Lost(error),
-        }
-    }
-}
-
-impl CommandError {
-    /// The error after KILL of a statement or connection.
-    pub(super) fn killed(victim: Victim) -> Self {
-        match victim {
-            Victim::Query => {
-                Self::Reported(SqlError::interrupted("Query execution was interrupted"))
-            }
-            Victim::Connection => Self::Fatal(error(1927, "70100", "Connection was killed")),
-        }
-    }
-}
 
 /// The events that may interrupt a command.
 #[derive(Debug)]
@@ -107,7 +64,7 @@ async fn revoked(pass: Option<&Pass>) {
 pub(super) async fn send(frames: &mut Frames, watch: &mut Watch) -> Result<(), CommandError> {
     tokio::select! {
         biased;
-        sent = frames.flush() => Ok(sent?),
+        sent = frames.flush() => sent,
         interruption = watch.wait(watch.seen) => Err(interruption),
     }
 }
@@ -123,8 +80,7 @@ pub(super) async fn wait<T>(
         done = work => Ok(done),
         interruption = watch.wait(watch.seen) => Err(interruption),
         () = frames.gone() => {
-            let gone = std::io::Error::from(std::io::ErrorKind::UnexpectedEof);
-            Err(FrameError::Gone(gone).into())
+            Err(std::io::Error::from(std::io::ErrorKind::UnexpectedEof).into())
         }
     }
 }

@@ -19,9 +19,8 @@ use mysql_common::proto::{MyDeserialize as _, MySerialize as _};
 use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 
-use super::errors::{bad_handshake, error, not_utf8};
-use super::frames::{FrameError, Frames, Stream};
-use super::interruption::CommandError;
+use super::errors::{CommandError, bad_handshake, error, utf8};
+use super::frames::{Frames, Stream};
 use super::{MySql, VERSION_PREFIX, packets};
 use crate::access::{Access, Denied, Identity, Pass, Quick};
 use crate::limits::USER_NAME_BYTES_MAX;
@@ -157,7 +156,7 @@ impl Entrance<'_> {
     }
 
     /// Reads the client's next packet, within the time left for the login.
-    async fn read(&self, frames: &mut Frames) -> Result<Vec<u8>, FrameError> {
+    async fn read(&self, frames: &mut Frames) -> Result<Vec<u8>, CommandError> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         Ok(frames.read(LOGIN_BYTES_MAX, left).await?.bytes)
     }
@@ -168,7 +167,7 @@ impl Entrance<'_> {
         frames: &mut Frames,
         plugin: &[u8],
         salt: &Salt,
-    ) -> Result<Vec<u8>, FrameError> {
+    ) -> Result<Vec<u8>, CommandError> {
         let salt = [salt.as_slice(), &[0]].concat();
         frames.packet(|body| AuthSwitchRequest::new(plugin, salt).serialize(body));
         frames.flush().await?;
@@ -188,8 +187,8 @@ impl Entrance<'_> {
             let message = format!("a user name may have {USER_NAME_BYTES_MAX} bytes, not {bytes}");
             return Err(error(1470, "HY000", message).into());
         }
-        let user = text_of(claim.user)?;
-        let database = Some(text_of(claim.database)?).filter(|name| !name.is_empty());
+        let user = utf8(&claim.user)?.to_owned();
+        let database = Some(utf8(&claim.database)?.to_owned()).filter(|name| !name.is_empty());
         let (access, peer) = (&self.service.settings.access, self.peer);
         let switches = terms.has(CapabilityFlags::CLIENT_PLUGIN_AUTH);
         let mut proof = claim.proof;
@@ -352,8 +351,4 @@ fn native(
         return Ok(Identity::anonymous(role));
     }
     access.native(peer, user, salt, proof)
-}
-
-fn text_of(bytes: Vec<u8>) -> Result<String, SqlError> {
-    String::from_utf8(bytes).map_err(|_| not_utf8())
 }

@@ -88,6 +88,7 @@ impl MySqlSettings {
 }
 
 /// State shared by all connections.
+#[derive(Debug)]
 pub struct MySql {
     engine: Engine,
     settings: MySqlSettings,
@@ -95,12 +96,6 @@ pub struct MySql {
     connections: Arc<Connections>,
     counters: Arc<MySqlCounters>,
     started: Instant,
-}
-
-impl std::fmt::Debug for MySql {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MySql").field("settings", &self.settings).finish_non_exhaustive()
-    }
 }
 
 impl MySql {

@@ -14,11 +14,11 @@ use tokio::time::{Instant, timeout_at};
 use tracing::debug;
 
 use super::MySql;
-use super::commands::{statement_id, utf8};
+use super::commands::statement_id;
 use super::connections::{Owner, Registered, Victim};
-use super::errors::{error, unknown_command};
-use super::frames::{FrameError, Frames, Received, Stream};
-use super::interruption::{CommandError, Watch};
+use super::errors::{CommandError, error, unknown_command, utf8};
+use super::frames::{Frames, Received, Stream};
+use super::interruption::Watch;
 use super::kill::Kill;
 use super::login::{Entrance, Login};
 use super::packets;
@@ -132,7 +132,7 @@ impl Client {
             let done = match packet {
                 Ok(packet) if packet.bytes == [QUIT] => return,
                 Ok(packet) => self.answer(packet).await,
-                Err(error) => Err(error.into()),
+                Err(error) => Err(error),
             };
             if !self.conclude(done).await {
                 return;
@@ -286,8 +286,8 @@ impl Client {
     async fn send(&mut self) -> Result<(), CommandError> {
         tokio::select! {
             biased;
-            sent = self.frames.flush() => Ok(sent?),
-            _ = self.watch.ended() => Err(FrameError::Late("ended in the middle of an answer").into()),
+            sent = self.frames.flush() => sent,
+            _ = self.watch.ended() => Err(CommandError::late("ended in the middle of an answer")),
         }
     }
 
@@ -316,7 +316,7 @@ impl Client {
         let change = entrance.change(&mut self.frames, packet, &self.login);
         match change.await {
             Ok(login) => self.login = login,
-            Err(CommandError::Lost(error)) => return Err(CommandError::Lost(error)),
+            Err(lost @ CommandError::Lost(_)) => return Err(lost),
             // As in MySQL, a client that fails to change the user is nobody.
             Err(CommandError::Reported(error) | CommandError::Fatal(error)) => {
                 self.service.counters.mysql_logins_refused.add(1);

@@ -11,7 +11,7 @@ use mysql_common::io::ParseBuf;
 use mysql_common::proto::MyDeserialize as _;
 use mysql_common::value::{BinValue, Value, ValueDeserializer};
 
-use super::errors::{error, malformed, no_statement_memory, not_utf8};
+use super::errors::{error, malformed, no_statement_memory, utf8};
 use super::frames::{Budget, Received, Share};
 use crate::sql::{Literal, Prepared, SqlError};
 
@@ -189,7 +189,7 @@ impl Statement {
         let values = self.types.iter().zip(0_u16..).enumerate();
         values
             .map(|(index, (&(kind, unsigned), number))| match self.long.get(&number) {
-                Some(long) => text(long.bytes.clone()),
+                Some(long) => text(&long.bytes),
                 None if nulls[index / 8] >> (index % 8) & 1 == 1 => Ok(Literal::Null),
                 None => value(kind, unsigned, &mut rest),
             })
@@ -202,8 +202,8 @@ fn mismatch() -> SqlError {
     malformed(": the values are not those that the statement takes")
 }
 
-fn text(bytes: Vec<u8>) -> Result<Literal, SqlError> {
-    String::from_utf8(bytes).map(Literal::Text).map_err(|_| not_utf8())
+fn text(bytes: &[u8]) -> Result<Literal, SqlError> {
+    Ok(Literal::Text(utf8(bytes)?.to_owned()))
 }
 
 /// Parses the next value, of this type.
@@ -235,7 +235,7 @@ fn value(kind: u8, unsigned: bool, rest: &mut ParseBuf<'_>) -> Result<Literal, S
         Value::NULL => Literal::Null,
         Value::Bytes(bytes) => {
             let is_decimal = matches!(kind, T::MYSQL_TYPE_DECIMAL | T::MYSQL_TYPE_NEWDECIMAL);
-            return match text(bytes)? {
+            return match text(&bytes)? {
                 Literal::Text(digits) if is_decimal && is_plain_number(&digits) => {
                     Ok(Literal::Decimal(digits))
                 }

@@ -227,6 +227,11 @@ impl SqlError {
         ))
     }
 
+    /// The error of a change by a user without the role for it.
+    pub(super) fn wants_admin() -> Self {
+        Self::access_denied("Access denied; you need the role admin for this operation")
+    }
+
     /// Ends the measurement of a statement with this error.
     pub(super) fn tell(&self, event: &mut Active) {
         let error = (self.code, self.state, self.message.clone());

@@ -22,7 +22,7 @@ use super::digest;
 use super::engine::{Engine, Prepared};
 use super::error::{NO_DATABASE, SqlError};
 use super::functions::value::{Cells, Value};
-use super::information_schema::layout::list;
+use super::information_schema::list;
 use super::limits::plan_size;
 use super::percentiles;
 use super::reply::{Reply, Running, SqlColumn};
@@ -182,6 +182,18 @@ impl Engine {
             let all = all.join(", ");
             SqlError::no_such_database(format!("Unknown database '{name}'; there are {all}"))
         })
+    }
+
+    /// The database that a statement names, or that of its session.
+    pub(super) fn database_of(
+        &self,
+        session: &Session,
+        given: Option<&str>,
+    ) -> Result<String, SqlError> {
+        match given {
+            Some(given) => self.database(given),
+            None => Ok(session.database.clone().unwrap_or_default()),
+        }
     }
 
     /// Plans a statement whose `?` have no values yet.
@@ -367,11 +379,13 @@ impl Engine {
         let watch = StatementGuard::new(session, &self.0.settings, pool);
         let work = cancellation::scope(Arc::clone(&watch), work(self.clone(), session.clone()));
         let task = self.runtime()?.spawn(work);
-        let ends_with_us = Running { task: task.abort_handle(), watch: Some(Arc::clone(&watch)) };
+        let mut ends_with_us =
+            Running { task: task.abort_handle(), watch: Some(Arc::clone(&watch)) };
         let Ok(ended) = tokio::time::timeout_at(watch.until.into(), task).await else {
             return Err(watch.late.clone());
         };
-        ends_with_us.finish();
+        // The task is over, but the statement may run on.
+        ends_with_us.watch = None;
         match ended {
             Ok(done) => done,
             Err(error) if error.is_panic() => {
@@ -515,18 +529,13 @@ fn constant(expression: &ast::Expr) -> Option<Literal> {
 
 /// Checks whether reports may be created and dropped.
 fn may_change(engine: &Engine, session: &Session, given: Option<&str>) -> Result<(), SqlError> {
-    let database = match given {
-        Some(given) => engine.database(given)?,
-        None => session.database.clone().unwrap_or_default(),
-    };
+    let database = engine.database_of(session, given)?;
     match (session.admin, database.as_str()) {
         (true, "pinba") => Ok(()),
         (true, _) => Err(SqlError::no_such_database(format!(
             "reports are made in database pinba, not in '{database}'"
         ))),
-        (false, _) => Err(SqlError::access_denied(
-            "Access denied; you need the role admin for this operation",
-        )),
+        (false, _) => Err(SqlError::wants_admin()),
     }
 }
 

@@ -123,7 +123,7 @@ fn cell(written: &str) -> Cell {
 
 #[cfg(test)]
 mod tests {
-    use crate::sql::information_schema::layout::LAYOUTS as DESCRIBED;
+    use crate::sql::information_schema::LAYOUTS as DESCRIBED;
     use crate::sql::performance_schema::LAYOUTS as MEASURED;
     use crate::sql::reply::SqlType;
 

@@ -9,7 +9,7 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{
     Transformed, TransformedResult as _, TreeNode as _, TreeNodeRecursion,
 };
-use datafusion::common::{JoinType, Result, Statistics, internal_err};
+use datafusion::common::{JoinType, Result, Statistics};
 use datafusion::execution::TaskContext;
 use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
@@ -20,9 +20,7 @@ use datafusion::physical_optimizer::optimizer::PhysicalOptimizer;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::execution_plan::{CardinalityEffect, replace_children_if_necessary};
 use datafusion::physical_plan::filter::FilterExec;
-use datafusion::physical_plan::filter_pushdown::{
-    ChildPushdownResult, FilterDescription, FilterPushdownPhase, FilterPushdownPropagation,
-};
+use datafusion::physical_plan::filter_pushdown::{FilterDescription, FilterPushdownPhase};
 use datafusion::physical_plan::joins::{HashJoinExec, NestedLoopJoinExec};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
@@ -177,10 +175,7 @@ impl ExecutionPlan for HideConstants {
         self: Arc<Self>,
         mut children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        match (children.pop(), children.is_empty()) {
-            (Some(rows), true) => Ok(Arc::new(Self::new(rows))),
-            _ => internal_err!("it passes on the rows of one node"),
-        }
+        Ok(Arc::new(Self::new(children.swap_remove(0))))
     }
 
     fn execute(
@@ -218,15 +213,6 @@ impl ExecutionPlan for HideConstants {
         _: &ConfigOptions,
     ) -> Result<FilterDescription> {
         FilterDescription::from_children(filters, &self.children())
-    }
-
-    fn handle_child_pushdown_result(
-        &self,
-        _: FilterPushdownPhase,
-        result: ChildPushdownResult,
-        _: &ConfigOptions,
-    ) -> Result<FilterPushdownPropagation<Arc<dyn ExecutionPlan>>> {
-        Ok(FilterPushdownPropagation::if_all(result))
     }
 }
 

@@ -171,13 +171,6 @@ pub(super) struct Running {
     pub(super) watch: Option<Arc<StatementGuard>>,
 }
 
-impl Running {
-    /// Drops this without ending the statement: its task is over, but the statement runs on.
-    pub(super) fn finish(mut self) {
-        self.watch = None;
-    }
-}
-
 impl Drop for Running {
     fn drop(&mut self) {
         if let Some(watch) = &self.watch {

@@ -4,10 +4,6 @@
 //! (`information_schema/layout.txt`). LIKE filters by the first column; WHERE is a condition over
 //! all of them, planned as usual.
 
-use std::sync::Arc;
-
-use datafusion::arrow::datatypes::{DataType, Field};
-use datafusion::catalog::MemTable;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::sql::sqlparser::ast::{ExprWithAlias, Query};
@@ -18,8 +14,7 @@ use super::dialect::tokens::Items;
 use super::engine::Engine;
 use super::error::{NO_DATABASE, SqlError};
 use super::information_schema::describe::{self, ColumnInfo, TableInfo};
-use super::information_schema::layout::list;
-use super::information_schema::{self, COLLATION, DATABASE as INFORMATION_SCHEMA};
+use super::information_schema::{self, COLLATION, DATABASE as INFORMATION_SCHEMA, list};
 use super::limits::plan_size;
 use super::reply::Reply;
 use super::session::{Literal, Session};
@@ -42,9 +37,8 @@ impl Engine {
             return shown.reply();
         };
         let columns = shown.answer_columns();
-        let batch = shown.batch(|name, _| Field::new(name.to_lowercase(), DataType::Null, true))?;
-        let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
-        let plan = LogicalPlanBuilder::scan("shown", provider_as_source(Arc::new(table)), None)?;
+        let table = shown.provider("shown")?;
+        let plan = LogicalPlanBuilder::scan("shown", provider_as_source(table), None)?;
         let values = values.to_vec();
         let answer = self.on_own_threads(session, |engine, session| async move {
             let place = engine.place().await?;

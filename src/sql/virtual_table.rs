@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::StringArray;
 use datafusion::arrow::compute::kernels::comparison::ilike;
-use datafusion::arrow::datatypes::{DataType, Field, Schema};
+use datafusion::arrow::datatypes::{Field, Schema};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::json::{ReaderBuilder, StructMode};
 use datafusion::arrow::record_batch::RecordBatch;
@@ -60,7 +60,7 @@ impl VirtualTable {
 
     /// The table as an answer.
     pub(super) fn reply(&self) -> Result<Reply, SqlError> {
-        let batch = self.batch(|name, _| Field::new(name, DataType::Null, true))?;
+        let batch = self.batch(|name, of| Field::new(name, of.kept(), true))?;
         Ok(Reply::Rows(Rows::ready(batch, self.answer_columns())))
     }
 
@@ -68,21 +68,15 @@ impl VirtualTable {
     pub(super) fn provider(&self, name: &str) -> Result<Arc<dyn TableProvider>, DataFusionError> {
         let batch = self.batch(|column, of| {
             let declared = origin_metadata(name, column, &of.to_string());
-            Field::new(column.to_lowercase(), DataType::Null, true).with_metadata(declared)
+            Field::new(column.to_lowercase(), of.kept(), true).with_metadata(declared)
         })?;
         let table = MemTable::try_new(batch.schema(), vec![vec![batch]])?;
         Ok(Arc::new(table))
     }
 
-    /// All rows as a batch; `field` names each column.
-    pub(super) fn batch(
-        &self,
-        field: impl Fn(&str, SqlType) -> Field,
-    ) -> Result<RecordBatch, SqlError> {
-        let fields = self
-            .columns
-            .iter()
-            .map(|(name, sql_type)| field(name, *sql_type).with_data_type(sql_type.kept()));
+    /// All rows as a batch, with a field for each column.
+    fn batch(&self, field: impl Fn(&str, SqlType) -> Field) -> Result<RecordBatch, SqlError> {
+        let fields = self.columns.iter().map(|(name, of)| field(name, *of));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let read = || {
             let mut decoder = ReaderBuilder::new(Arc::clone(&schema))

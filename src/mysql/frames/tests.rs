@@ -17,7 +17,7 @@ fn frame(number: u8, body: &[u8]) -> Vec<u8> {
     [&[low, middle, high, number], body].concat()
 }
 
-async fn read(frames: &mut Frames, limit: usize) -> Result<Vec<u8>, FrameError> {
+async fn read(frames: &mut Frames, limit: usize) -> Result<Vec<u8>, CommandError> {
     let packet = frames.read(limit, PATIENCE.read).await;
     packet.map(|packet| packet.bytes)
 }
@@ -78,7 +78,10 @@ async fn what_is_too_large_is_read_to_its_end_and_takes_no_memory() {
         client
     });
     let refused = read(&mut frames, 1000).await;
-    assert!(matches!(refused, Err(FrameError::TooLarge(1000))), "{refused:?}");
+    assert!(
+        matches!(refused, Err(CommandError::Reported(SqlError { code: 1153, .. }))),
+        "{refused:?}"
+    );
     frames.restart();
     assert_eq!(read(&mut frames, 1000).await.unwrap(), b"next");
     writer.await.unwrap();
@@ -97,7 +100,10 @@ async fn large_packets_share_a_budget() {
     frames.restart();
     // While the first is held, the second does not fit; small ones pass all the same.
     let second = read(&mut frames, 1 << 20).await;
-    assert!(matches!(second, Err(FrameError::NoMemory)), "{second:?}");
+    assert!(
+        matches!(second, Err(CommandError::Reported(SqlError { code: 1041, .. }))),
+        "{second:?}"
+    );
     frames.restart();
     assert_eq!(read(&mut frames, 1 << 20).await.unwrap().len(), 60 << 10);
     frames.restart();
@@ -112,24 +118,27 @@ async fn an_announced_length_takes_no_memory() {
     client.write_all(&[0xFE, 0xFF, 0xFF, 0, 1, 2, 3]).await.unwrap();
     drop(client);
     let cut = read(&mut frames, 1 << 30).await;
-    assert!(matches!(cut, Err(FrameError::Gone(_))), "{cut:?}");
+    assert!(matches!(cut, Err(CommandError::Lost(_))), "{cut:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn nobody_waits_for_ever() {
     let (mut frames, mut client) = frames(0);
     client.write_all(&[5, 0, 0]).await.unwrap();
-    assert!(matches!(read(&mut frames, 100).await, Err(FrameError::Late(_))));
+    assert!(matches!(read(&mut frames, 100).await, Err(CommandError::Lost(_))));
     // The client reads nothing.
     frames.packet(|body| body.resize(body.len() + (1 << 17), 0));
-    assert!(matches!(frames.flush().await, Err(FrameError::Late(_))));
+    assert!(matches!(frames.flush().await, Err(CommandError::Lost(_))));
 }
 
 #[tokio::test]
 async fn frames_count_up() {
     let (mut frames, mut client) = frames(0);
     client.write_all(&frame(1, b"x")).await.unwrap();
-    assert!(matches!(read(&mut frames, 100).await, Err(FrameError::OutOfOrder)));
+    assert!(matches!(
+        read(&mut frames, 100).await,
+        Err(CommandError::Fatal(SqlError { code: 1156, .. }))
+    ));
 }
 
 #[tokio::test]

@@ -308,10 +308,10 @@ impl MysqlOperators {
         match plan {
             LogicalPlan::Union(union) => united(union),
             LogicalPlan::Filter(filter) => unknown_rows(filter),
-            LogicalPlan::Projection(shown) => counted(shown)?.transform_data(|plan| match plan {
-                LogicalPlan::Projection(shown) => beside_aggregates(shown),
-                other => Ok(Transformed::no(other)),
-            }),
+            LogicalPlan::Projection(shown) => {
+                let shown = counted(shown)?.transform_data(beside_aggregates)?;
+                Ok(shown.update_data(LogicalPlan::Projection))
+            }
             LogicalPlan::Sort(mut sort) if self.case_insensitive => {
                 let orders = sort.expr.iter_mut().map(|order| &mut order.expr);
                 fold(orders, sort.input.schema())?;

@@ -32,21 +32,9 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         nullable(NULLABLE, (1, 1), |_| None::<bool>).identity_for(|_| true),
         // Of the value once more, the lower end, the value, the upper end.
         nullable(BETWEEN, (4, 4), |_| None::<bool>),
-        def(
-            CASE,
-            (2, MANY),
-            |known| branch_type(&results(known.types)),
-            |a| {
-                let chosen = a.chunks(2).find(|part| part.len() == 1 || part[0].is_true());
-                chosen.and_then(<[_]>::last).cloned().unwrap_or(Value::Null)
-            },
-        ),
-        def(
-            "coalesce",
-            (1, MANY),
-            |known| branch_type(known.types),
-            |a| a.iter().find(|value| !value.is_null()).cloned().unwrap_or(Value::Null),
-        ),
+        def(CASE, (2, MANY), |known| branch_type(&results(known.types)), |_| Value::Null),
+        // DataFusion's, in the plan.
+        def("coalesce", (1, MANY), |known| branch_type(known.types), |_| Value::Null),
         strict(BITS, (2, 2), |_| None::<String>).with_columns(|a| match a[0].data_type() {
             DataType::Null => {
                 Err(SqlError::not_supported("bytes that are not UTF-8 as a text").into())

@@ -4,7 +4,6 @@
 //! after the point. Division by zero and results that are not finite are NULL.
 
 mod arithmetic;
-mod bits;
 mod rounding;
 
 use std::sync::Arc;
@@ -21,14 +20,13 @@ use self::arithmetic::{
     checked, divide_reals, divide_whole, negate, product, product_type, quotient, quotient_type,
     remainder,
 };
-use self::bits::{conv, shift};
 use self::rounding::{Rounding, cut, format, rounded_type, shown_type, whole, whole_or_real};
 use super::result_type::{
     arithmetic_type, common_type, integer_type, negative_type, number_type, summand_type,
     whole_type,
 };
 use super::text::fold;
-use super::value::{Prefix, Value, aligned, aligned_wide};
+use super::value::{Prefix, Value, aligned};
 use super::{Answer, ColumnKernel, FunctionDef, MANY, nullable, of_text, strict, typed};
 
 pub(super) fn functions() -> Vec<FunctionDef> {
@@ -144,9 +142,51 @@ fn bits(names: &'static str, of: fn(u64, u64) -> u64) -> FunctionDef {
     strict(names, (2, 2), move |a| of(a[0].bits(), a[1].bits()))
 }
 
-/// A shift; by a double as it is cast to an integer.
+/// A shift, by 64 or more to 0; by a double as it is cast to an integer.
 fn shifts(names: &'static str, of: fn(u64, u32) -> Option<u64>) -> FunctionDef {
-    strict(names, (2, 2), move |a| shift(a[0].bits(), a[1].unsigned(), of))
+    strict(names, (2, 2), move |a| {
+        let by = u32::try_from(a[1].unsigned()).ok();
+        by.and_then(|by| of(a[0].bits(), by)).unwrap_or(0)
+    })
+}
+
+/// CONV: converts the integer that a text begins with from one base to another. BIN and OCT are
+/// CONV from 10.
+fn conv(a: &[Value<'_>]) -> Option<String> {
+    let base = |of: &Value<'_>| {
+        let base = u32::try_from(of.int().unsigned_abs()).ok();
+        base.filter(|base| (2..=36).contains(base))
+    };
+    let (from, to) = (base(&a[1])?, base(&a[2])?);
+    let text = a[0].to_text();
+    if text.is_empty() {
+        return None;
+    }
+    let digits = text.trim();
+    let positive = digits.strip_prefix(['-', '+']).unwrap_or(digits);
+    let values = positive.chars().map_while(|digit| digit.to_digit(from));
+    let mut value = values.fold(0_u64, |value, digit| {
+        let value = value.saturating_mul(from.into());
+        value.saturating_add(digit.into())
+    });
+    if digits.starts_with('-') {
+        value = value.wrapping_neg();
+    }
+    // A negative base asks for a sign.
+    let is_negative = a[2].int() < 0 && value.cast_signed() < 0;
+    if is_negative {
+        value = value.wrapping_neg();
+    }
+    let mut written = String::new();
+    while value > 0 || written.is_empty() {
+        let digit = char::from_digit((value % u64::from(to)) as u32, to)?;
+        written.insert(0, digit.to_ascii_uppercase());
+        value /= u64::from(to);
+    }
+    if is_negative {
+        written.insert(0, '-');
+    }
+    Some(written)
 }
 
 /// The greatest or least of texts, perhaps regardless of case, datetimes or numbers.
@@ -159,13 +199,7 @@ fn extreme<'a>(a: &'a [Value<'a>], greatest: bool, folded: bool) -> Option<Value
         _ if texts && folded => fold(&left.to_text()).cmp(&fold(&right.to_text())),
         _ if texts => left.to_text().cmp(&right.to_text()),
         _ if times => left.micros().cmp(&right.micros()),
-        Some((left, right)) => match aligned(left, right) {
-            Some((left, right, _)) => left.cmp(&right),
-            None => {
-                let (left, right) = aligned_wide(left, right);
-                left.cmp(&right)
-            }
-        },
+        Some((left, right)) => aligned(left, right, |l, r| l.cmp(&r), |l, r| l.cmp(&r)),
         None => left.real().total_cmp(&right.real()),
     };
     let best = a.iter().reduce(|best, other| {

@@ -17,7 +17,7 @@ pub(crate) use self::cells::{Builder, Cells};
 use self::datetimes::parse_datetime_number;
 pub(crate) use self::datetimes::{date_time, parse_datetime};
 use self::numbers::text_of;
-pub(crate) use self::numbers::{Prefix, aligned, aligned_wide, rescale};
+pub(crate) use self::numbers::{Prefix, aligned, rescale};
 use self::numbers::{put_double, put_float, real_at_scale};
 use crate::value::digits::{self, Sink};
 

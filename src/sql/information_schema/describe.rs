@@ -5,7 +5,7 @@
 
 use crate::query::catalog::Catalog;
 use crate::report::definition::ddl::{self, Key};
-use crate::sql::information_schema::{DATABASE, layout};
+use crate::sql::information_schema::{DATABASE, LAYOUTS, row_of};
 use crate::sql::performance_schema;
 use crate::sql::tables::{self, history};
 use crate::sql::virtual_table::{Cell, row};
@@ -75,7 +75,7 @@ pub(in crate::sql) fn listed_row(database: &str, table: TableInfo, row_bytes: us
     let (rows, bytes) = (table.rows, table.rows.saturating_mul(row_bytes));
     let size = row![rows, row_bytes, bytes, table.comment, temporary];
     let values = [row![database, table.name], kind, size].concat();
-    layout::row_of("TABLES", values)
+    row_of("TABLES", values)
 }
 
 /// The keys of a table, as in SHOW INDEX.
@@ -86,7 +86,7 @@ pub(in crate::sql) fn index_rows(info: &TableInfo) -> Vec<Vec<Cell>> {
         let mut values = row![info.name.as_str(), i64::from(key.kind == "MUL"), key.name()];
         values.extend(row![key.column.as_str(), key.part.map(i64::from)]);
         values.extend(row![if nullable { "YES" } else { "" }]);
-        layout::row_of("SHOW INDEX", values)
+        row_of("SHOW INDEX", values)
     });
     rows.collect()
 }
@@ -124,7 +124,7 @@ pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Op
 
 /// Describes a view.
 fn of_view(name: &str) -> Option<TableInfo> {
-    let columns = layout::LAYOUTS.named(name)?.table().columns.into_iter();
+    let columns = LAYOUTS.named(name)?.table().columns.into_iter();
     let columns =
         columns.map(|(name, of)| (name, of.to_string().replace("bigint", "bigint(21)"), true));
     Some(declared(name.to_uppercase(), columns, None))

@@ -6,21 +6,21 @@
 //! tables without rows.
 
 pub(super) mod describe;
-pub(super) mod layout;
 
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use datafusion::catalog::TableProvider;
 use datafusion::common::Result;
 
 use self::describe::{ColumnInfo, TableInfo};
 use super::cancellation;
+use super::layout::{Layout, Layouts};
 use super::performance_schema;
 use super::session::Session;
 use super::settings::SqlSettings;
 use super::tables;
 use super::variables;
-use super::virtual_table::{Cell, row};
+use super::virtual_table::{Cell, VirtualTable, row};
 use crate::query::catalog::Catalog;
 use crate::query::question::ReportQuestion;
 use crate::value::Value;
@@ -40,13 +40,42 @@ const EXPECTED: &str = "Aborted_clients=0 Open_tables=0 Slow_queries=0 Threads_r
     Connections=Pinba_mysql_connections Queries=Pinba_mysql_statements \
     Questions=Pinba_mysql_statements Threads_connected=Pinba_mysql_connections_open";
 
+/// Prefix of the names of SHOW's lists.
+const LIST: &str = "SHOW ";
+
+/// Its tables, and SHOW's lists.
+pub(super) static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| {
+    let text = |name: &str| match name.starts_with(LIST) {
+        true => "varchar(192)",
+        false => "varchar(512)",
+    };
+    Layouts::read(include_str!("layout.txt"), text)
+});
+
+/// A row of a table or list, with these values in the places where rows differ.
+fn row_of(name: &str, values: Vec<Cell>) -> Vec<Cell> {
+    let layout = LAYOUTS.named(name);
+    layout.map_or_else(Vec::new, |it| it.row_of(values))
+}
+
+/// The names of its tables.
+pub(super) fn names() -> Vec<String> {
+    let names = LAYOUTS.0.iter().map(|it| it.name);
+    names.filter(|name| !name.starts_with(LIST)).map(str::to_owned).collect()
+}
+
+/// A list of SHOW, with its fixed rows.
+pub(super) fn list(name: &str) -> VirtualTable {
+    LAYOUTS.named(&format!("{LIST}{name}")).map(Layout::table).unwrap_or_default()
+}
+
 /// A table by name, in any case.
 pub(super) fn table(
     catalog: &Catalog,
     settings: &SqlSettings,
     name: &str,
 ) -> Result<Option<Arc<dyn TableProvider>>> {
-    let Some(layout) = layout::LAYOUTS.named(name) else {
+    let Some(layout) = LAYOUTS.named(name) else {
         return Ok(None);
     };
     let mut table = layout.table();
@@ -65,10 +94,12 @@ fn rows(catalog: &Catalog, settings: &SqlSettings, name: &str) -> Vec<Vec<Cell>>
             keys.map(move |key| (table.name.clone(), key))
         })
     };
+    let own = cancellation::current();
+    let session = own.as_ref().map(|statement| &statement.session);
     match name {
-        "SCHEMATA" => tables::database_names(catalog)
-            .map(|database| layout::row_of(name, row![database]))
-            .collect(),
+        "SCHEMATA" => {
+            tables::database_names(catalog).map(|database| row_of(name, row![database])).collect()
+        }
         "TABLES" => {
             all().map(|(database, table)| describe::listed_row(database, table, 0)).collect()
         }
@@ -88,7 +119,7 @@ fn rows(catalog: &Catalog, settings: &SqlSettings, name: &str) -> Vec<Vec<Cell>>
             })
             .collect(),
         "KEY_COLUMN_USAGE" => unique_keys()
-            .map(|(table, key)| layout::row_of(name, row![key.name(), table, key.column]))
+            .map(|(table, key)| row_of(name, row![key.name(), table, key.column]))
             .collect(),
         "TABLE_CONSTRAINTS" => unique_keys()
             .map(|(table, key)| {
@@ -99,18 +130,10 @@ fn rows(catalog: &Catalog, settings: &SqlSettings, name: &str) -> Vec<Vec<Cell>>
                 row![CATALOG, "pinba", key.name(), "pinba", table, kind]
             })
             .collect(),
-        "PROCESSLIST" => {
-            let own = cancellation::current();
-            let row = |of: &Session| layout::row_of(name, connection(of));
-            own.map(|statement| row(&statement.session)).into_iter().collect()
-        }
+        "PROCESSLIST" => session.into_iter().map(|of| row_of(name, connection(of))).collect(),
         "GLOBAL_STATUS" | "SESSION_STATUS" => in_capitals(status(catalog)),
         "GLOBAL_VARIABLES" => in_capitals(variables::all(None, settings)),
-        "SESSION_VARIABLES" => {
-            let own = cancellation::current();
-            let session = own.as_ref().map(|statement| &statement.session);
-            in_capitals(variables::all(session, settings))
-        }
+        "SESSION_VARIABLES" => in_capitals(variables::all(session, settings)),
         _ => Vec::new(),
     }
 }
@@ -157,7 +180,7 @@ fn column_row(database: &str, table: &str, at: usize, column: &ColumnInfo) -> Ve
     values.extend(row![column.length(), octets, precision, scale]);
     values.extend(row![is_text.then_some("utf8mb4"), is_text.then_some(COLLATION)]);
     values.extend(row![column.column_type.as_str(), column.key]);
-    layout::row_of("COLUMNS", values)
+    row_of("COLUMNS", values)
 }
 
 fn in_capitals(pairs: Vec<(String, String)>) -> Vec<Vec<Cell>> {

@@ -1,6 +1,6 @@
 //! Refuses statements that would explode in the optimizer.
 //!
-//! DataFusion expands some forms (COALESCE, BETWEEN, CASE of booleans) and pushes conditions into
+//! DataFusion expands some forms (COALESCE, CASE of booleans) and pushes conditions into
 //! derived tables, replacing each column by its expression: thirty nested `SELECT x + x AS x FROM
 //! (...)` below a WHERE are 2^30 nodes. So each expression is weighed as if fully expanded. Runs
 //! once per statement, on the engine's threads, in time linear in the plan.
@@ -118,15 +118,7 @@ fn weight(expr: &Expr, known: &Weights) -> (u64, u64) {
             Expr::Literal(..) => own,
             _ => 1,
         });
-        let twice = times.saturating_mul(2);
         match expr {
-            Expr::Between(between) => {
-                left.extend([
-                    (&*between.expr, twice),
-                    (&*between.low, times),
-                    (&*between.high, times),
-                ]);
-            }
             Expr::Case(case) => {
                 // CASE of one or two booleans: each condition is repeated in those that follow.
                 let often = match case.when_then_expr.len() {
@@ -136,13 +128,12 @@ fn weight(expr: &Expr, known: &Weights) -> (u64, u64) {
                 for (when, then) in &case.when_then_expr {
                     left.extend([(&**when, often), (&**then, times)]);
                 }
-                let others = case.expr.iter().chain(&case.else_expr);
-                left.extend(others.map(|other| (&**other, times)));
+                left.extend(case.else_expr.iter().map(|other| (&**other, times)));
             }
             Expr::ScalarFunction(call) => {
                 has_calls = true;
                 let often = match call.name() {
-                    "coalesce" => twice,
+                    "coalesce" => times.saturating_mul(2),
                     _ => times,
                 };
                 left.extend(call.args.iter().map(|argument| (argument, often)));

@@ -27,17 +27,11 @@ impl Engine {
         database: Option<&str>,
         write: &str,
     ) -> Result<&'static Registry, SqlError> {
-        let database = match database {
-            Some(given) => self.database(given)?,
-            None => session.database.clone().unwrap_or_default(),
-        };
-        if database != DATABASE {
+        if self.database_of(session, database)? != DATABASE {
             return Err(SqlError::writes(write));
         }
         if !session.admin {
-            return Err(SqlError::access_denied(
-                "Access denied; you need the role admin for this operation",
-            ));
+            return Err(SqlError::wants_admin());
         }
         registry().ok_or_else(usage)
     }

@@ -28,11 +28,8 @@ pub(super) fn is_testable(expr: &Expr) -> bool {
             inner,
             Expr::Exists(_)
                 | Expr::InSubquery(_)
-                | Expr::SetComparison(_)
                 | Expr::ScalarSubquery(_)
                 | Expr::OuterReferenceColumn(..)
-                | Expr::Placeholder(_)
-                | Expr::ScalarVariable(..)
         ))
     });
     matches!(foreign, Ok(false)) && !expr.is_volatile()

@@ -32,7 +32,7 @@ pub(in crate::sql) use self::reports::CHOSEN_BY;
 pub(super) use self::scan::with_number;
 use self::table::Table;
 pub(super) use self::table::brings_few;
-use super::information_schema::{self, layout};
+use super::information_schema;
 use super::performance_schema;
 use super::reply::{SqlColumn, SqlType};
 use super::settings::SqlSettings;
@@ -109,7 +109,7 @@ impl SchemaProvider for Database {
 /// The names of all tables of a database, in order.
 pub(super) fn names(catalog: &Catalog, database: &str) -> Vec<String> {
     match database {
-        information_schema::DATABASE => layout::tables().map(str::to_owned).collect(),
+        information_schema::DATABASE => information_schema::names(),
         performance_schema::DATABASE => performance_schema::names(),
         history::DATABASE => history::names(catalog),
         _ => {
@@ -162,10 +162,10 @@ fn table_of(plan: &LogicalPlan, at: usize) -> Option<&str> {
             let below = projection.input.schema().index_of_column(column).ok()?;
             table_of(&projection.input, below)
         }
-        LogicalPlan::Filter(filter) => table_of(&filter.input, at),
-        LogicalPlan::Sort(sort) => table_of(&sort.input, at),
-        LogicalPlan::Limit(limit) => table_of(&limit.input, at),
-        LogicalPlan::Distinct(Distinct::All(input)) => table_of(input, at),
+        LogicalPlan::Filter(_)
+        | LogicalPlan::Sort(_)
+        | LogicalPlan::Limit(_)
+        | LogicalPlan::Distinct(Distinct::All(_)) => table_of(plan.inputs()[0], at),
         other => {
             let (qualifier, _) = other.schema().qualified_field(at);
             qualifier.map(TableReference::table)

@@ -34,7 +34,7 @@ use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, SendableRecordBatchStream,
-    SortOrderPushdownResult,
+    SortOrderPushdownResult, apply_expression_roots,
 };
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
@@ -269,10 +269,7 @@ impl ExecutionPlan for Scan {
         &self,
         f: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
     ) -> Result<TreeNodeRecursion> {
-        let mut filters = self.filters.iter();
-        filters.try_fold(TreeNodeRecursion::Continue, |so_far, filter| {
-            so_far.visit_sibling(|| f(filter))
-        })
+        apply_expression_roots(&self.filters, f)
     }
 
     fn with_new_children(

@@ -28,7 +28,7 @@ pub(super) fn is_rounded(expr: &Expr, schema: &DFSchema) -> bool {
 fn has_quotient(expr: &Expr) -> bool {
     match expr {
         Expr::Cast(cast) => has_quotient(&cast.expr),
-        Expr::Case(case) if case.expr.is_none() => {
+        Expr::Case(case) => {
             let results = case.when_then_expr.iter().map(|(_, result)| result);
             results.chain(&case.else_expr).any(|result| has_quotient(result))
         }

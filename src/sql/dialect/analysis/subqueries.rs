@@ -65,8 +65,7 @@ impl Total {
 
     /// The same, with columns for what it compares with the row around it.
     pub(super) fn by_columns(self) -> Result<Self> {
-        let (query, _) = by_columns(self.query)?;
-        Ok(Self { query, ..self })
+        Ok(Self { query: by_columns(self.query)?, ..self })
     }
 
     /// Its value: NULL if there is no row.
@@ -136,29 +135,20 @@ pub(super) fn value(mut query: Subquery) -> Result<Transformed<Expr>> {
         }
         return Ok(Transformed::new_transformed(Expr::ScalarSubquery(query), is_changed));
     }
-    let (query, is_by_columns) = by_columns(query)?;
-    let given = Arc::clone(&query.subquery);
-    let done = match Total::new(query) {
-        Ok(total) => {
-            let is_changed = total.is_conditional || !Arc::ptr_eq(&given, &total.query.subquery);
-            Ok(Transformed::new_transformed(total.value()?, is_changed))
+    Ok(Transformed::yes(match Total::new(by_columns(query)?) {
+        Ok(total) => total.value()?,
+        Err(query) => {
+            let query = one_row(query)?;
+            let is_never_null = is_never_null(&query);
+            let value = Expr::ScalarSubquery(query);
+            if is_never_null { call(NULLABLE, value) } else { value }
         }
-        Err(query) => one_row(query)?.transform_data(|expr| match expr {
-            Expr::ScalarSubquery(query) if is_never_null(&query) => {
-                Ok(Transformed::yes(call(NULLABLE, Expr::ScalarSubquery(query))))
-            }
-            other => Ok(Transformed::no(other)),
-        }),
-    };
-    done.map(|done| Transformed { transformed: done.transformed || is_by_columns, ..done })
+    }))
 }
 
 /// Makes columns of what a sub-query compares with the row around it, as `UPPER(x)`: DataFusion
-/// joins one that aggregates by columns only. Also tells whether it made any.
-fn by_columns(mut query: Subquery) -> Result<(Subquery, bool)> {
-    if query.outer_ref_columns.is_empty() {
-        return Ok((query, false));
-    }
+/// joins one that aggregates by columns only.
+fn by_columns(mut query: Subquery) -> Result<Subquery> {
     let plan = LogicalPlan::clone(&query.subquery).transform_up(|plan| match plan {
         // HAVING is joined otherwise.
         LogicalPlan::Filter(filter) if !matches!(*filter.input, LogicalPlan::Aggregate(_)) => {
@@ -166,10 +156,8 @@ fn by_columns(mut query: Subquery) -> Result<(Subquery, bool)> {
         }
         other => Ok(Transformed::no(other)),
     })?;
-    if plan.transformed {
-        query.subquery = Arc::new(plan.data);
-    }
-    Ok((query, plan.transformed))
+    query.subquery = Arc::new(plan.data);
+    Ok(query)
 }
 
 fn filtered_by_columns(filter: Filter) -> Result<Transformed<LogicalPlan>> {
@@ -265,19 +253,21 @@ pub(super) fn unknown_rows(mut filter: Filter) -> Result<Transformed<LogicalPlan
 /// # Errors
 /// [`SqlError::not_supported`] if one in an outer join looks at the side whose rows all stay.
 pub(super) fn asked_in_on(mut join: Join) -> Result<Transformed<LogicalPlan>> {
-    let Some(condition) = join.filter.take() else {
-        return Ok(Transformed::no(LogicalPlan::Join(join)));
-    };
     let is_inner = join.join_type == JoinType::Inner;
     let is_asked = |condition: &Expr| {
         let is_query = |query: &Subquery| is_inner || !query.outer_ref_columns.is_empty();
         condition.exists(|expr| Ok(query_of(expr).is_some_and(is_query))).unwrap_or(false)
     };
-    let all = split_conjunction_owned(condition);
+    let all = join.filter.take().map_or_else(Vec::new, split_conjunction_owned);
     let (asked, others): (Vec<Expr>, Vec<Expr>) = all.into_iter().partition(is_asked);
-    join.filter = conjunction(others);
+    let mut is_changed = false;
+    if let Some(condition) = conjunction(others) {
+        let condition = with_unknown(condition, &join.schema)?;
+        is_changed = condition.transformed;
+        join.filter = Some(condition.data);
+    }
     let Some(asked) = conjunction(asked) else {
-        return unknown_joined(join);
+        return Ok(Transformed::new_transformed(LogicalPlan::Join(join), is_changed));
     };
     if is_inner {
         let rows = Arc::new(LogicalPlan::Join(join));
@@ -302,7 +292,7 @@ pub(super) fn asked_in_on(mut join: Join) -> Result<Transformed<LogicalPlan>> {
         return Err(SqlError::not_supported(what).into());
     }
     *side = Arc::new(unknown_rows(Filter::try_new(asked, Arc::clone(side))?)?.data);
-    Ok(Transformed::yes(unknown_joined(join)?.data))
+    Ok(Transformed::yes(LogicalPlan::Join(join)))
 }
 
 /// The sub-query that an expression is, or has beside a value.
@@ -313,16 +303,6 @@ fn query_of(expr: &Expr) -> Option<&Subquery> {
         Expr::Exists(exists) => Some(&exists.subquery),
         _ => None,
     }
-}
-
-/// What [`unknown_rows`] does, in ON of an outer join.
-fn unknown_joined(mut join: Join) -> Result<Transformed<LogicalPlan>> {
-    let Some(condition) = join.filter.take() else {
-        return Ok(Transformed::no(LogicalPlan::Join(join)));
-    };
-    let condition = with_unknown(condition, &join.schema)?;
-    join.filter = Some(condition.data);
-    Ok(Transformed::new_transformed(LogicalPlan::Join(join), condition.transformed))
 }
 
 fn with_unknown(condition: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
@@ -351,7 +331,7 @@ fn with_unknown(condition: Expr, schema: &DFSchema) -> Result<Transformed<Expr>>
 }
 
 /// IN and EXISTS in what is selected, which DataFusion has no join for: they are counted.
-pub(super) fn counted(mut shown: Projection) -> Result<Transformed<LogicalPlan>> {
+pub(super) fn counted(mut shown: Projection) -> Result<Transformed<Projection>> {
     let (schema, names) = (Arc::clone(shown.input.schema()), NamePreserver::new_for_projection());
     let mut changed = false;
     for item in &mut shown.expr {
@@ -367,7 +347,7 @@ pub(super) fn counted(mut shown: Projection) -> Result<Transformed<LogicalPlan>>
         changed |= done.transformed;
         *item = if done.transformed { name.restore(done.data) } else { done.data };
     }
-    Ok(Transformed::new_transformed(LogicalPlan::Projection(shown), changed))
+    Ok(Transformed::new_transformed(shown, changed))
 }
 
 /// `x IN (SELECT y ...)` as three questions: is x there; if not, is a NULL there; and if x is NULL,
@@ -429,10 +409,9 @@ fn any_row(query: Subquery, counts: bool) -> Result<Expr> {
 /// A sub-query that refers to the outer row and wants one row of an order, as Pinboard writes
 /// percentiles: `(SELECT r.x FROM request r WHERE r.host = q.host ORDER BY r.x DESC LIMIT n, 1)` is
 /// value `n + 1` of its rows.
-pub(super) fn one_row(query: Subquery) -> Result<Transformed<Expr>> {
-    let (LogicalPlan::Limit(limit), false) = (&*query.subquery, query.outer_ref_columns.is_empty())
-    else {
-        return Ok(Transformed::no(Expr::ScalarSubquery(query)));
+fn one_row(query: Subquery) -> Result<Subquery> {
+    let LogicalPlan::Limit(limit) = &*query.subquery else {
+        return Ok(query);
     };
     let refuse = |what: &str| {
         SqlError::not_supported(format!(
@@ -483,18 +462,18 @@ pub(super) fn one_row(query: Subquery) -> Result<Transformed<Expr>> {
     let plan = LogicalPlanBuilder::from(Arc::clone(rows));
     let plan = plan.aggregate(Vec::<Expr>::new(), [value])?;
     let subquery = Arc::new(plan.project([shown])?.build()?);
-    Ok(Transformed::yes(Expr::ScalarSubquery(Subquery { subquery, ..query })))
+    Ok(Subquery { subquery, ..query })
 }
 
 /// Sub-queries next to aggregates see columns that are not grouped as those of the first row of
 /// each group.
-pub(super) fn beside_aggregates(shown: Projection) -> Result<Transformed<LogicalPlan>> {
+pub(super) fn beside_aggregates(shown: Projection) -> Result<Transformed<Projection>> {
     let (having, below) = match &*shown.input {
         LogicalPlan::Filter(having) => (Some(having.predicate.clone()), &*having.input),
         below => (None, below),
     };
     let LogicalPlan::Aggregate(groups) = below else {
-        return Ok(Transformed::no(LogicalPlan::Projection(shown)));
+        return Ok(Transformed::no(shown));
     };
     let (mut aggregates, mut looked) = (groups.aggr_expr.clone(), false);
     let mut first_of = |column: &Column| {
@@ -536,7 +515,7 @@ pub(super) fn beside_aggregates(shown: Projection) -> Result<Transformed<Logical
     });
     let items = items.collect::<Result<Vec<_>>>()?;
     if !looked {
-        return Ok(Transformed::no(LogicalPlan::Projection(shown)));
+        return Ok(Transformed::no(shown));
     }
     let groups =
         Aggregate::try_new(Arc::clone(&groups.input), groups.group_expr.clone(), aggregates)?;
@@ -545,6 +524,5 @@ pub(super) fn beside_aggregates(shown: Projection) -> Result<Transformed<Logical
         Some(having) => rows.filter(having)?,
         None => rows,
     };
-    let shown = Projection::try_new(items, Arc::new(rows.build()?))?;
-    Ok(Transformed::yes(LogicalPlan::Projection(shown)))
+    Ok(Transformed::yes(Projection::try_new(items, Arc::new(rows.build()?))?))
 }

@@ -17,7 +17,7 @@ use super::build::{argument, binary, call, name_of, number, text};
 use super::calls::{not_a_call, unnamed};
 use super::expressions::is_number;
 use super::ident;
-use super::select::{OrderedBy, ordered_by};
+use super::select::read_orders;
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
@@ -205,7 +205,14 @@ pub(super) fn rewrite(
                         separator = written.into_string().unwrap_or_default();
                     }
                     FunctionArgumentClause::OrderBy(by) => {
-                        orders = by_argument(by, &all, context)?;
+                        orders = by;
+                        // Positions are those of arguments; DataFusion would take columns of the table.
+                        read_orders(&mut orders, |at| {
+                            let wrong = || SqlError::no_such_position(&at.to_string(), "ORDER BY");
+                            let argument = all.get(at - 1).ok_or_else(wrong)?;
+                            let is_order = !is_number(argument);
+                            is_order.then(|| context.copies.of(argument)).transpose()
+                        })?;
                     }
                     other => {
                         return Err(SqlError::not_supported(format!("GROUP_CONCAT({other})")));
@@ -236,34 +243,6 @@ pub(super) fn rewrite(
         _ => {}
     }
     Ok(Expr::Function(call_of))
-}
-
-/// The ORDER BY of GROUP_CONCAT, where a number is the position of an argument; DataFusion would
-/// take it for that of a column of the table.
-fn by_argument(
-    orders: Vec<OrderByExpr>,
-    all: &[Expr],
-    context: &Context<'_>,
-) -> Result<Vec<OrderByExpr>, SqlError> {
-    let mut kept = Vec::new();
-    for mut order in orders {
-        match ordered_by(&order.expr)? {
-            OrderedBy::Position(at) => {
-                let argument = all.get(at - 1);
-                let argument =
-                    argument.ok_or_else(|| SqlError::no_such_position(&at.to_string(), "ORDER BY"));
-                order.expr = context.copies.of(argument?)?;
-                // A number again.
-                if is_number(&order.expr) {
-                    continue;
-                }
-            }
-            OrderedBy::Nothing => continue,
-            OrderedBy::Expression => {}
-        }
-        kept.push(order);
-    }
-    Ok(kept)
 }
 
 /// Wraps each argument in a call of another function.

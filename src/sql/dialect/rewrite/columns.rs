@@ -28,20 +28,6 @@ use crate::config::suggest;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::SqlError;
 
-/// A join that has a condition, in MySQL.
-macro_rules! on {
-    ($constraint:ident) => {
-        JoinOperator::Join($constraint)
-            | JoinOperator::Inner($constraint)
-            | JoinOperator::Left($constraint)
-            | JoinOperator::LeftOuter($constraint)
-            | JoinOperator::Right($constraint)
-            | JoinOperator::RightOuter($constraint)
-            | JoinOperator::FullOuter($constraint)
-            | JoinOperator::CrossJoin($constraint)
-    };
-}
-
 /// The names of a table's columns, by database and table; `None` if there is no such table.
 pub(crate) type ColumnsOf<'a> = dyn Fn(&str, &str) -> Option<Vec<String>> + 'a;
 
@@ -65,8 +51,7 @@ pub(crate) fn write_out(
         return Ok(ColumnNames::new());
     }
     let (with, names) = (Vec::new(), ColumnNames::new());
-    let mut writer =
-        ColumnWriter { items, database, columns_of, all_stars, with, names, is_lacking: false };
+    let mut writer = ColumnWriter { items, database, columns_of, with, names, is_lacking: false };
     writer.query(query, None)?;
     // Without one of its tables it cannot be planned.
     if !writer.is_lacking && any_select(query, |select| joins_by_name(&select.from)) {
@@ -86,11 +71,8 @@ fn joins_by_name(from: &[TableWithJoins]) -> bool {
         _ => false,
     };
     from.iter().any(|TableWithJoins { relation, joins }| {
-        let is_one = |join: &Join| match &join.join_operator {
-            on!(constraint) => {
-                matches!(constraint, JoinConstraint::Using(_) | JoinConstraint::Natural)
-            }
-            _ => false,
+        let is_one = |join: &Join| {
+            matches!(join.join_operator, on!(JoinConstraint::Using(_) | JoinConstraint::Natural))
         };
         within(relation) || joins.iter().any(|join| is_one(join) || within(&join.relation))
     })
@@ -229,7 +211,6 @@ struct ColumnWriter<'a> {
     items: &'a Items,
     database: Option<&'a str>,
     columns_of: &'a ColumnsOf<'a>,
-    all_stars: bool,
     /// The names of WITH that can be used, the innermost last, and their columns.
     with: Vec<(String, Known)>,
     names: ColumnNames,
@@ -291,7 +272,6 @@ impl ColumnWriter<'_> {
         orders: &mut [OrderByExpr],
     ) -> Result<Known, SqlError> {
         without_dual(select);
-        let has_star = has_star(select, self.all_stars);
         let groups_by_alias = groups_by_alias(select);
         name_items(select, self.items, &mut self.names);
         let mut tables = Some(Tables::default());
@@ -303,21 +283,16 @@ impl ColumnWriter<'_> {
             };
         }
         let common = tables.as_ref().map_or_else(HashMap::new, Tables::common);
-        let aliases = select.projection.iter().filter_map(|item| match item {
-            SelectItem::ExprWithAlias { alias, .. } => Some(alias.value.to_lowercase()),
-            _ => None,
-        });
-        let aliases: Vec<String> = aliases.collect();
-        let is_alias = |expr: &Expr| match expr {
-            Expr::Identifier(name) => aliases.contains(&name.value.to_lowercase()),
-            _ => false,
-        };
-        // In HAVING an alias goes before a column, unless that is grouped by.
-        let groups = group_expressions(&select.group_by).iter().filter_map(|expr| match expr {
+        let aliases = select.projection.iter().filter_map(aliased);
+        let aliases: Vec<String> = aliases.map(|(alias, _)| alias.value.to_lowercase()).collect();
+        let name_of = |expr: &Expr| match expr {
             Expr::Identifier(name) => Some(name.value.to_lowercase()),
             _ => None,
-        });
-        let groups: Vec<String> = groups.collect();
+        };
+        let is_alias = |expr: &Expr| name_of(expr).is_some_and(|name| aliases.contains(&name));
+        // In HAVING an alias goes before a column, unless that is grouped by.
+        let groups = group_expressions(&select.group_by).iter();
+        let groups: Vec<String> = groups.filter_map(name_of).collect();
         let not_grouped: Vec<String> =
             aliases.iter().filter(|alias| !groups.contains(alias)).cloned().collect();
         let mut grouped = common.clone();
@@ -334,35 +309,20 @@ impl ColumnWriter<'_> {
         for order in orders.iter_mut().filter(|order| !is_alias(&order.expr)) {
             self.rename(&mut order.expr, &common, &[])?;
         }
-        let behind = |item: &SelectItem| tables.as_ref().and_then(|tables| tables.behind(item));
-        if has_star {
-            let mut written = Vec::with_capacity(select.projection.len());
+        if let Some(tables) = tables.filter(|_| select.projection.iter().any(is_star)) {
             for item in std::mem::take(&mut select.projection) {
-                match behind(&item) {
+                match tables.behind(&item) {
                     Some(columns) => {
-                        written.extend(columns.into_iter().map(SelectItem::UnnamedExpr));
+                        let columns = columns.into_iter().map(SelectItem::UnnamedExpr);
+                        select.projection.extend(columns);
                     }
-                    None => written.push(item),
+                    None => select.projection.push(item),
                 }
             }
-            select.projection = written;
             name_items(select, &Items::new(), &mut self.names);
         }
-        let mut names = Vec::with_capacity(select.projection.len());
-        for item in &select.projection {
-            match (item, behind(item)) {
-                (SelectItem::ExprWithAlias { alias, .. }, _) => names.push(alias.value.clone()),
-                (_, Some(columns)) => {
-                    let own = columns.iter().filter_map(|column| match column {
-                        Expr::CompoundIdentifier(parts) => parts.last(),
-                        _ => None,
-                    });
-                    names.extend(own.map(|own| own.value.to_lowercase()));
-                }
-                _ => return Ok(None),
-            }
-        }
-        Ok(Some(names))
+        let names = select.projection.iter().map(|item| Some(aliased(item)?.0.value.clone()));
+        Ok(names.collect())
     }
 
     /// Rewrites joined tables; `None` if the columns of one are not known.

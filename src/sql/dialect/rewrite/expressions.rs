@@ -73,17 +73,8 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
         | Expr::IsNotUnknown(inner) => as_condition(inner),
         Expr::Between { expr: inner, negated, low, high } => {
             let (inner, low, high) = (take(inner), take(low), take(high));
-            let copy = context.copies.of(&inner)?;
-            // Where the ends may differ in type, what is compared how depends on all three.
-            let ends = [&low, &high];
-            let both = match ends.into_iter().all(is_number) || ends.into_iter().all(is_text) {
-                true => Expr::Nested(Box::new(binary(
-                    binary(copy, BinaryOperator::GtEq, low),
-                    BinaryOperator::And,
-                    binary(inner, BinaryOperator::LtEq, high),
-                ))),
-                false => call(BETWEEN, vec![copy, low, inner, high]),
-            };
+            // What is compared how depends on the types of all three.
+            let both = call(BETWEEN, vec![context.copies.of(&inner)?, low, inner, high]);
             *expr = if *negated { not(both) } else { both };
         }
         Expr::InList { .. } => rewrite_in(expr, context)?,
@@ -282,9 +273,4 @@ pub(super) fn is_number(expr: &Expr) -> bool {
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } | Expr::Nested(expr) => is_number(expr),
         _ => false,
     }
-}
-
-/// Whether it is a string literal.
-fn is_text(expr: &Expr) -> bool {
-    matches!(expr, Expr::Value(literal) if matches!(literal.value, Value::SingleQuotedString(_)))
 }

@@ -5,6 +5,20 @@
 //! more than the standard (`select`). What needs the columns of tables is done before (`columns`). Tables
 //! get their database. Types are not known here; see `coercion` for those.
 
+/// A join that has a condition, in MySQL.
+macro_rules! on {
+    ($constraint:pat) => {
+        JoinOperator::Join($constraint)
+            | JoinOperator::Inner($constraint)
+            | JoinOperator::Left($constraint)
+            | JoinOperator::LeftOuter($constraint)
+            | JoinOperator::Right($constraint)
+            | JoinOperator::RightOuter($constraint)
+            | JoinOperator::FullOuter($constraint)
+            | JoinOperator::CrossJoin($constraint)
+    };
+}
+
 mod aggregates;
 mod aliases;
 mod build;
@@ -124,7 +138,7 @@ impl VisitorMut for Rewriter<'_> {
         // Joins in parentheses; those of a SELECT are done with it.
         if let TableFactor::NestedJoin { table_with_joins, .. } = table {
             for join in &mut table_with_joins.joins {
-                lower_join(&mut join.join_operator);
+                join_on(&mut join.join_operator);
             }
         }
         ControlFlow::Continue(())
@@ -187,7 +201,6 @@ pub(in crate::sql) fn column_name(expr: &Expr) -> Option<&Ident> {
 
 impl Rewriter<'_> {
     fn query(&mut self, query: &mut Query) -> Result<(), SqlError> {
-        query.locks.clear();
         if query.for_clause.is_some() {
             return Err(SqlError::not_supported("FOR XML and FOR JSON"));
         }
@@ -285,35 +298,14 @@ impl Rewriter<'_> {
     }
 }
 
-/// Converts the names in a join to lower case, and its condition to a boolean.
-fn lower_join(join: &mut JoinOperator) {
-    let (JoinOperator::Join(constraint)
-    | JoinOperator::Inner(constraint)
-    | JoinOperator::Left(constraint)
-    | JoinOperator::LeftOuter(constraint)
-    | JoinOperator::Right(constraint)
-    | JoinOperator::RightOuter(constraint)
-    | JoinOperator::FullOuter(constraint)
-    | JoinOperator::CrossJoin(constraint)) = join
-    else {
-        return;
-    };
-    match constraint {
-        JoinConstraint::Using(columns) => {
-            for part in columns.iter_mut().flat_map(|column| &mut column.0) {
-                if let ObjectNamePart::Identifier(name) = part {
-                    lower(name);
-                }
-            }
-        }
-        JoinConstraint::On(condition) => conditions::as_condition(condition),
-        JoinConstraint::Natural | JoinConstraint::None => {}
+/// Converts the condition of a join to a boolean; USING and NATURAL have become one (`columns`).
+fn join_on(join: &mut JoinOperator) {
+    if let on!(JoinConstraint::On(condition)) = join {
+        conditions::as_condition(condition);
     }
     // In MySQL, JOIN and CROSS JOIN are the same.
     match join {
-        JoinOperator::CrossJoin(
-            constraint @ (JoinConstraint::On(_) | JoinConstraint::Using(_)),
-        ) => {
+        JoinOperator::CrossJoin(constraint @ JoinConstraint::On(_)) => {
             let constraint = std::mem::replace(constraint, JoinConstraint::None);
             *join = JoinOperator::Inner(constraint);
         }

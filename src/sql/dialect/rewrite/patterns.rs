@@ -6,6 +6,7 @@
 use datafusion::sql::sqlparser::ast::{Expr, ValueWithSpan};
 
 use super::build::{call, text};
+use super::column_name;
 use crate::sql::dialect::coercion::OF_VARIABLES;
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
@@ -20,12 +21,7 @@ pub(super) fn like(
     context: &Context<'_>,
 ) -> Result<Expr, SqlError> {
     let pattern = like_pattern(pattern, escape)?;
-    let column = match &inner {
-        Expr::Identifier(name) => Some(name),
-        Expr::CompoundIdentifier(parts) => parts.last(),
-        _ => None,
-    };
-    let is_of_variable = column.is_some_and(|name| name.value == OF_VARIABLES);
+    let is_of_variable = column_name(&inner).is_some_and(|name| name.value == OF_VARIABLES);
     let name = match context.case_insensitive() || is_of_variable {
         true => "__lower",
         false => "__text",

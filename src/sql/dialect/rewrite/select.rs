@@ -19,7 +19,7 @@ use super::aliases::{self, aliased, named, replace};
 use super::build::{binary, call, number, take};
 use super::conditions::as_condition;
 use super::expressions::is_number;
-use super::{READ_ONLY, column_name, group_expressions, lower, lower_join};
+use super::{READ_ONLY, column_name, group_expressions, join_on, lower};
 use crate::sql::dialect::context::Context;
 use crate::sql::error::SqlError;
 
@@ -97,7 +97,7 @@ fn one(
     }
     for from in &mut select.from {
         for join in &mut from.joins {
-            lower_join(&mut join.join_operator);
+            join_on(&mut join.join_operator);
         }
     }
     for window in &mut select.named_window {
@@ -142,42 +142,41 @@ fn orders(order_by: &mut OrderBy) -> Result<&mut Vec<OrderByExpr>, SqlError> {
     let OrderByKind::Expressions(orders) = &mut order_by.kind else {
         return Err(SqlError::parse("ORDER BY ALL is not MySQL's"));
     };
-    for mut order in std::mem::take(orders) {
-        match ordered_by(&order.expr)? {
-            OrderedBy::Position(at) => order.expr = number(at),
-            OrderedBy::Nothing => continue,
-            OrderedBy::Expression => {}
-        }
-        orders.push(order);
-    }
+    read_orders(orders, |at| Ok(Some(number(at))))?;
     Ok(orders)
 }
 
-/// What ORDER BY orders by.
-pub(super) enum OrderedBy {
-    /// A column or an argument, counted from 1.
-    Position(usize),
-    /// NULL or a fraction, which is no order.
-    Nothing,
-    Expression,
-}
-
-/// Tells positions from expressions. DataFusion takes a number in parentheses for a constant.
+/// Replaces positions, counted from 1, by what `position` has there, and takes out what is no order:
+/// NULL, a fraction, or a position that has nothing to order by.
 ///
 /// # Errors
 /// Fails for a number that is no position.
-pub(super) fn ordered_by(expr: &Expr) -> Result<OrderedBy, SqlError> {
-    let written = match expr {
-        Expr::Nested(inner) => return ordered_by(inner),
-        Expr::Value(ValueWithSpan { value: Value::Null, .. }) => return Ok(OrderedBy::Nothing),
-        Expr::Value(ValueWithSpan { value: Value::Number(..), .. })
-        | Expr::UnaryOp { op: UnaryOperator::Minus, .. } => expr.to_string(),
-        _ => return Ok(OrderedBy::Expression),
-    };
-    match written.parse::<i64>().map(usize::try_from) {
-        Ok(Ok(at @ 1..)) => Ok(OrderedBy::Position(at)),
-        Ok(_) => Err(SqlError::no_such_position(&written, "ORDER BY")),
-        Err(_) => Ok(OrderedBy::Nothing),
+pub(super) fn read_orders(
+    orders: &mut Vec<OrderByExpr>,
+    position: impl Fn(usize) -> Result<Option<Expr>, SqlError>,
+) -> Result<(), SqlError> {
+    for mut order in std::mem::take(orders) {
+        if let Some(written) = constant_order(&order.expr) {
+            let meant = match written.parse::<i64>().map(usize::try_from) {
+                Ok(Ok(at @ 1..)) => position(at)?,
+                Ok(_) => return Err(SqlError::no_such_position(&written, "ORDER BY")),
+                Err(_) => None,
+            };
+            let Some(meant) = meant else { continue };
+            order.expr = meant;
+        }
+        orders.push(order);
+    }
+    Ok(())
+}
+
+/// NULL or a number, as written. DataFusion takes a number in parentheses for a constant.
+fn constant_order(expr: &Expr) -> Option<String> {
+    match expr {
+        Expr::Nested(inner) => constant_order(inner),
+        Expr::Value(ValueWithSpan { value: Value::Null | Value::Number(..), .. })
+        | Expr::UnaryOp { op: UnaryOperator::Minus, .. } => Some(expr.to_string()),
+        _ => None,
     }
 }
 
@@ -280,9 +279,7 @@ fn loosen(
     let mut grouped = Vec::new();
     // ROLLUP (a, b)
     let each = group_expressions(&select.group_by).iter().flat_map(|expr| match expr {
-        Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets) => {
-            sets.iter().flatten().collect()
-        }
+        Expr::Rollup(sets) => sets.iter().flatten().collect(),
         one => vec![one],
     });
     for expr in each {

@@ -64,10 +64,10 @@ fn forms() {
         "SELECT ROW_NUMBER() OVER (ORDER BY a) - 9 AS n FROM t" =>
             "SELECT __signed(row_number() OVER (ORDER BY a)) - 9 AS n FROM def.pinba.t AS t";
         "SELECT a FROM t WHERE b BETWEEN 1 AND 2 LIMIT 5, 10" =>
-            "SELECT a AS a FROM def.pinba.t AS t WHERE __truth((b >= 1 AND b <= 2)) LIMIT 5, 10";
-        "SELECT 1 AS x FROM (t a CROSS JOIN u b ON A.i = B.i) LEFT JOIN (v c JOIN w d USING (I)) ON c.i" =>
+            "SELECT a AS a FROM def.pinba.t AS t WHERE __truth(__between(b, 1, b, 2)) LIMIT 5, 10";
+        "SELECT 1 AS x FROM (t a CROSS JOIN u b ON A.i = B.i) LEFT JOIN (v c JOIN w d ON c.i = d.I) ON c.i" =>
             "SELECT 1 AS x FROM (def.pinba.t a INNER JOIN def.pinba.u b ON __truth(a.i = b.i)) \
-             LEFT JOIN (def.pinba.v c JOIN def.pinba.w d USING(i)) ON __truth(c.i)";
+             LEFT JOIN (def.pinba.v c JOIN def.pinba.w d ON __truth(c.i = d.i)) ON __truth(c.i)";
     ] {
         assert_eq!(made(given).expect(given), wanted, "{given}");
     }

@@ -11,7 +11,7 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::Result;
 
 use crate::sql::functions::result_type::{decimal, digits};
-use crate::sql::functions::value::{Value, aligned, aligned_wide};
+use crate::sql::functions::value::{Value, aligned};
 use crate::sql::functions::{ArgumentInfo, out_of_range};
 
 /// Digits that a division adds: `div_precision_increment`.
@@ -139,16 +139,12 @@ pub(super) fn divide_whole<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
         (_, divisor) if !divisor.is_true() => None,
         (Value::UInt(left), Value::UInt(right)) => Some(Value::UInt(left / right)),
         (left, right) => match left.decimal().zip(right.decimal()) {
-            Some((left, right)) => Some(Value::Decimal(
-                match aligned(left, right) {
-                    Some((left, right, _)) => left / right,
-                    None => {
-                        let (left, right) = aligned_wide(left, right);
-                        left.checked_div(right)?.to_i128().unwrap_or(i128::MAX)
-                    }
-                },
-                0,
-            )),
+            Some((left, right)) => {
+                let most = |whole: i256| whole.to_i128().unwrap_or(i128::MAX);
+                let wide = |left: i256, right| left.checked_div(right).map(most);
+                let whole = aligned(left, right, |left, right| Some(left / right), wide)?;
+                Some(Value::Decimal(whole, 0))
+            }
             None => Some(Value::Double((left.real() / right.real()).trunc())),
         },
     }
@@ -157,13 +153,11 @@ pub(super) fn divide_whole<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
 /// `%` and MOD
 pub(super) fn remainder<'a>(a: &'a [Value<'a>]) -> Option<Value<'a>> {
     match a[0].decimal().zip(a[1].decimal()) {
-        Some((left, right)) => match aligned(left, right) {
-            Some((left, right, scale)) => Some(Value::Decimal(left.checked_rem(right)?, scale)),
-            None => {
-                let (wide, by) = aligned_wide(left, right);
-                Some(Value::Decimal(wide.checked_rem(by)?.to_i128()?, left.1.max(right.1)))
-            }
-        },
+        Some((left, right)) => {
+            let wide = |left: i256, right| left.checked_rem(right)?.to_i128();
+            let rest = aligned(left, right, i128::checked_rem, wide)?;
+            Some(Value::Decimal(rest, left.1.max(right.1)))
+        }
         None if !a[1].is_true() => None,
         None => Some(Value::Double(a[0].real() % a[1].real())),
     }

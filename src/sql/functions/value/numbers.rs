@@ -35,21 +35,24 @@ pub(super) fn real_at_scale(value: f64, scale: i8) -> Option<i128> {
     }
 }
 
-/// Brings two decimals to the same scale, and returns it; `None` beyond 38 digits.
-pub(crate) fn aligned(left: (i128, i8), right: (i128, i8)) -> Option<(i128, i128, i8)> {
+/// What is made of two decimals at the larger of their scales: in 128 bits, or in 256 beyond 38
+/// digits.
+pub(crate) fn aligned<T>(
+    left: (i128, i8),
+    right: (i128, i8),
+    narrow: impl FnOnce(i128, i128) -> T,
+    wide: impl FnOnce(i256, i256) -> T,
+) -> T {
     let scale = left.1.max(right.1);
-    let left = rescale(left.0, left.1, scale)?;
-    Some((left, rescale(right.0, right.1, scale)?, scale))
-}
-
-/// Brings any two decimals to the same scale.
-pub(crate) fn aligned_wide(left: (i128, i8), right: (i128, i8)) -> (i256, i256) {
-    let scale = left.1.max(right.1);
-    let wide = |(value, from): (i128, i8)| {
+    let both = rescale(left.0, left.1, scale).zip(rescale(right.0, right.1, scale));
+    if let Some((left, right)) = both {
+        return narrow(left, right);
+    }
+    let widened = |(value, from): (i128, i8)| {
         let by = i256::from_i128(10).wrapping_pow(u32::from(scale.abs_diff(from)));
         i256::from_i128(value).wrapping_mul(by)
     };
-    (wide(left), wide(right))
+    wide(widened(left), widened(right))
 }
 
 /// Appends a double: the fewest digits that restore it, with an exponent from 1e15 on and below
