@@ -27,7 +27,7 @@ use crate::history::histogram::{ends, error, settle};
 use crate::history::read_plan::ReadPlan;
 use crate::history::read_unit::RowsSnapshot;
 use crate::history::sums::Sums;
-use crate::history::{Coverage, Dataset, History, Resolution};
+use crate::history::{COVERAGE, Coverage, Dataset, History, Resolution};
 use crate::merger::answering;
 use crate::query::answer::{Distribution, OfSpan, PastLines, ReportAnswer};
 use crate::query::error::QueryError;
@@ -142,9 +142,36 @@ fn has_rows(history: &History, dataset: &Dataset) -> bool {
     RowsSnapshot::of(history, dataset).kept_from(dataset).is_some()
 }
 
-/// The unix second from which on there are rows of these datasets, if there are any.
-fn kept_from(rows: [&RowsSnapshot; 2], datasets: [&Dataset; 2]) -> Option<u64> {
-    rows.into_iter().zip(datasets).filter_map(|(rows, of)| rows.kept_from(of)).min()
+/// The rows of a dataset, and those of its coverage, at one moment.
+pub(super) struct KeptRows {
+    pub(super) dataset: Arc<Dataset>,
+    own: RowsSnapshot,
+    coverage: RowsSnapshot,
+}
+
+impl KeptRows {
+    pub(super) fn plan(&self, span: Range<u64>) -> ReadPlan {
+        ReadPlan::new(&self.own.parts, &self.dataset, span)
+    }
+
+    pub(super) fn sums(&self, plan: &ReadPlan) -> Sums {
+        Sums::read(self.own.clone(), &self.dataset, plan)
+    }
+
+    pub(super) fn covered(&self, span: &Range<u64>) -> Covered {
+        Covered::read(&self.coverage, &self.dataset, span)
+    }
+
+    /// The unix second from which on there are any.
+    fn kept_from(&self) -> Option<u64> {
+        let own = self.own.kept_from(&self.dataset);
+        own.into_iter().chain(self.coverage.kept_from(&COVERAGE)).min()
+    }
+
+    /// The first minute whose coverage is known, in unix seconds.
+    pub(super) fn covered_from(&self) -> Option<u64> {
+        self.coverage.minutes_from(&COVERAGE)
+    }
 }
 
 /// Sums over the rows of a span.
@@ -171,33 +198,31 @@ pub(super) struct Steps {
 }
 
 impl Kept<'_> {
+    pub(super) fn rows(&self) -> KeptRows {
+        let dataset = Arc::clone(&self.dataset);
+        let [own, coverage] = RowsSnapshot::of_each(self.history, [&dataset, &COVERAGE]);
+        KeptRows { dataset, own, coverage }
+    }
+
     /// Sums over the span, and over the span before.
     fn add_up(&self, spans: &Spans) -> Vec<Added> {
-        let Self { dataset, history, .. } = self;
-        let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsSnapshot::of_each(history, [dataset, &coverage]);
-        let plan = |span| ReadPlan::new(&view.parts, dataset, span);
-        let now = plan(spans.span.clone());
+        let rows = self.rows();
+        let now = rows.plan(spans.span.clone());
         let before = spans.before.as_ref().map(|before| {
             let asked = &spans.span;
-            let found = plan(moved(&now.span, asked, before));
+            let found = rows.plan(moved(&now.span, asked, before));
             match before.end <= asked.start && found.span.end > now.span.start {
                 // Widened itself: there everything is in whole hours or days.
-                true => plan(moved(&now.span, &now.span, &(found.span.start..now.span.start))),
+                true => rows.plan(moved(&now.span, &now.span, &(found.span.start..now.span.start))),
                 false => found,
             }
         });
         let added = [now].into_iter().chain(before).map(|plan| {
-            let covered = Covered::read(&ran, &coverage, dataset, &plan.span);
-            let not_kept = self.why_not_kept([&view, &ran], &coverage, &plan.span);
-            let mut remarks = covered.remarks(not_kept);
-            remarks.extend(history.lacks(dataset, &plan.span));
-            remarks.extend(history.lost_at_stops(dataset, &plan.span));
-            remarks.extend(self.remark.clone());
+            let covered = rows.covered(&plan.span);
             Added {
-                remarks,
+                remarks: self.remarks(&rows, &covered, &plan.span),
                 covered_secs: covered.own.secs,
-                sums: Sums::read(view.clone(), dataset, &plan),
+                sums: rows.sums(&plan),
                 resolution: plan.resolution,
                 span: plan.span,
             }
@@ -205,14 +230,18 @@ impl Kept<'_> {
         added.collect()
     }
 
+    /// Remarks on what is missing of a span.
+    fn remarks(&self, rows: &KeptRows, covered: &Covered, span: &Range<u64>) -> Vec<String> {
+        let mut remarks = covered.remarks(self.why_not_kept(rows, span));
+        remarks.extend(self.history.lacks(&self.dataset, span));
+        remarks.extend(self.history.lost_at_stops(&self.dataset, span));
+        remarks.extend(self.remark.clone());
+        remarks
+    }
+
     /// A remark if a span begins before what is kept.
-    fn why_not_kept(
-        &self,
-        [view, ran]: [&RowsSnapshot; 2],
-        coverage: &Arc<Dataset>,
-        span: &Range<u64>,
-    ) -> Option<String> {
-        let Some(kept) = kept_from([view, ran], [&self.dataset, coverage]) else {
+    fn why_not_kept(&self, rows: &KeptRows, span: &Range<u64>) -> Option<String> {
+        let Some(kept) = rows.kept_from() else {
             return Some("nothing is kept yet".to_owned());
         };
         if kept <= span.start {
@@ -221,8 +250,8 @@ impl Kept<'_> {
         let mut remark = format!("nothing is kept from before {}", rfc3339(kept));
         // Counting began within that minute.
         let minute = kept..kept + Resolution::Minute.secs();
-        if minute.end < self.now && ran.minutes_from(coverage) == Some(kept) {
-            let secs = Covered::read(ran, coverage, &self.dataset, &minute).own.secs;
+        if minute.end < self.now && rows.covered_from() == Some(kept) {
+            let secs = rows.covered(&minute).own.secs;
             // A second is cut short by a start or stop.
             if secs > 0 && secs + 1 < Resolution::Minute.secs() {
                 remark += &format!(", and only {secs} s of the minute that began then");
@@ -233,16 +262,10 @@ impl Kept<'_> {
 
     /// Likewise for one row, by step.
     fn steps(&self, question: &LineQuestion) -> Steps {
-        let Self { dataset, history, .. } = self;
-        let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsSnapshot::of_each(history, [dataset, &coverage]);
+        let (dataset, rows) = (&self.dataset, self.rows());
         let mut step = question.step;
-        let plan = ReadPlan::of_steps(&view.parts, dataset, &question.span, &mut step);
-        let covered = Covered::read(&ran, &coverage, dataset, &plan.span);
-        let mut remarks = covered.remarks(self.why_not_kept([&view, &ran], &coverage, &plan.span));
-        remarks.extend(history.lacks(dataset, &plan.span));
-        remarks.extend(history.lost_at_stops(dataset, &plan.span));
-        remarks.extend(self.remark.clone());
+        let plan = ReadPlan::of_steps(&rows.own.parts, dataset, &question.span, &mut step);
+        let mut remarks = self.remarks(&rows, &rows.covered(&plan.span), &plan.span);
 
         let key = question.key.as_ref().map(key_of);
         let wants_histograms = question.metrics.iter().any(Metric::is_percentile);
@@ -254,13 +277,15 @@ impl Kept<'_> {
             sums: !question.metrics.iter().all(Metric::is_percentile),
             histogram_bits: wants_histograms.then(|| plan.resolution.bucket_bits()),
         };
-        let (sums, lacking) = chart_lines::read(view, dataset, &plan, asked);
+        let (sums, lacking) = chart_lines::read(rows.own, dataset, &plan, asked);
         add_new(&mut remarks, &lacking);
         let key = dataset.coverage_key();
         let asked = Asked { key: Some(&key), from, step, sums: true, histogram_bits: None };
-        let mut ran_plan = ReadPlan::of_steps(&ran.parts, &coverage, &plan.span, &mut step.clone());
-        ran_plan.span = plan.span.clone();
-        let (secs, _) = chart_lines::read(ran, &coverage, &ran_plan, asked);
+        let coverage = rows.coverage;
+        let mut covered =
+            ReadPlan::of_steps(&coverage.parts, &COVERAGE, &plan.span, &mut step.clone());
+        covered.span = plan.span.clone();
+        let (secs, _) = chart_lines::read(coverage, &COVERAGE, &covered, asked);
         let secs = secs.into_iter();
         Steps {
             from,
@@ -279,10 +304,7 @@ impl Catalog {
     /// # Errors
     /// As for [`Catalog::report`].
     pub fn kept_from(&self, name: &str) -> Result<Option<u64>, QueryError> {
-        let Kept { dataset, history, .. } = self.kept(name)?;
-        let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsSnapshot::of_each(history, [&dataset, &coverage]);
-        Ok(kept_from([&view, &ran], [&dataset, &coverage]))
+        Ok(self.kept(name)?.rows().kept_from())
     }
 
     /// A report over a span.
@@ -505,14 +527,9 @@ pub(super) struct Covered {
 }
 
 impl Covered {
-    pub(super) fn read(
-        view: &RowsSnapshot,
-        coverage: &Arc<Dataset>,
-        dataset: &Dataset,
-        span: &Range<u64>,
-    ) -> Self {
-        let plan = ReadPlan::new(&view.parts, coverage, span.clone());
-        let sums = Sums::read(view.clone(), coverage, &plan);
+    pub(super) fn read(coverage: &RowsSnapshot, dataset: &Dataset, span: &Range<u64>) -> Self {
+        let plan = ReadPlan::new(&coverage.parts, &COVERAGE, span.clone());
+        let sums = Sums::read(coverage.clone(), &COVERAGE, &plan);
         let (own, others) = (Coverage::default(), Vec::new());
         let mut covered = Self { own, others, ran: 0, lacking: sums.lacking.clone() };
         for (key, row) in &sums.rows.all {

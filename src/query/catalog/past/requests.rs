@@ -23,13 +23,13 @@ use self::first::{First, Key, Order};
 use super::{Catalog, Covered};
 use crate::clock::rfc3339;
 use crate::config::rewrite::TEXT_FIELDS;
-use crate::history::Dataset;
 use crate::history::parquet::ReadAs;
 use crate::history::read_unit::RowsSnapshot;
 use crate::history::requests::{REQUEST, REQUEST_TAG, RequestsSnapshot, TIMER};
 use crate::history::scan::condition::physical;
 use crate::history::scan::{Scan, Wanted};
 use crate::history::sql_columns::{Form, View, of_live};
+use crate::history::{COVERAGE, Dataset};
 use crate::pool::resolved::{Rusage, Timer};
 use crate::query::answer::{RequestDetail, RequestPage, TimerDetail};
 use crate::query::error::QueryError;
@@ -138,10 +138,9 @@ impl Catalog {
                 }
             }
         }
-        let coverage = Arc::new(Dataset::coverage());
-        let ran = RowsSnapshot::of(history, &coverage);
         let requests = Dataset::raw(REQUEST);
-        let lost = Covered::read(&ran, &coverage, &requests, span).own;
+        let coverage = RowsSnapshot::of(history, &COVERAGE);
+        let lost = Covered::read(&coverage, &requests, span).own;
         if lost.missed > 0 {
             lacking.push(numbered(
                 lost.missed,
