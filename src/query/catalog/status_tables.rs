@@ -18,6 +18,7 @@ use crate::query::tables::{
 use crate::report::DefinedBy;
 use crate::report::definition::Pattern;
 use crate::report::definition::comment::FixedTable;
+use crate::report::definition::native::ReportForm;
 use crate::series::Lines;
 use crate::telemetry::cpu;
 
@@ -193,7 +194,8 @@ impl Catalog {
             filters: filters.to_vec(),
             window: self.defaults.raw_window,
         };
-        let table = StatusTable::of_samples("", report, DefinedBy::BuiltIn);
+        let form = ReportForm::default();
+        let table = StatusTable::new(&form, FixedTable::Sample, Some(report), DefinedBy::BuiltIn);
         self.profile_answer(&table).map(Some)
     }
 

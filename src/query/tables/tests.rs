@@ -230,7 +230,7 @@ fn only_tables_of_the_daemons_own_can_be_asked_for() {
         ("v2/stats", FixedTable::V2Stats),
         ("status", FixedTable::Status),
     ] {
-        assert_eq!(ask(comment), Ok(FormTarget::Table(table)), "{comment}");
+        assert_eq!(ask(comment), Ok(FormTarget::Table(table, None)), "{comment}");
     }
     for comment in ["request", "timer", "timertag", "tag"] {
         assert!(matches!(ask(comment), Err(FormError::Fixed(_))), "{comment}");
