@@ -4,8 +4,8 @@
 //! They are read like reports (kind `status`), always exist, and can be created under other names
 //! by their COMMENT (`status`, `active` or `active_reports`, `v2/stats`, `v2/active`), as in Pinba.
 //! The catalog takes a [`StatusSnapshot`] of everything under one hold of the lock and builds the
-//! rows from that, without any lock. Columns are those of [`FixedTable`]. Columns without a
-//! counterpart in this daemon are NULL:
+//! rows from that, without any lock; the row of `status` has numbers of `/api/v1/status`. Columns
+//! are those of [`FixedTable`]. Columns without a counterpart in this daemon are NULL:
 //!
 //! | table | NULL | why |
 //! |---|---|---|
@@ -190,7 +190,6 @@ impl StatusTable {
             FixedTable::ActiveReports => active::active_reports(look),
             FixedTable::V2Active => active::v2_active(look).into_iter().map(by_name).collect(),
             FixedTable::V2Stats => vec![by_name(stats::v2_stats(look))],
-            FixedTable::Status => vec![stats::status(look)],
             // None of these is ever created.
             _ => Vec::new(),
         }
@@ -246,10 +245,6 @@ pub struct StatusSnapshot {
     pub sockets: SocketCounters,
     /// The merger.
     pub merge: MergeCounters,
-    /// Requests in the temporary pool.
-    pub ring_depth: u64,
-    /// Rows of the timer pool.
-    pub timer_rows: u64,
     /// Number of distinct texts, and their bytes.
     pub strings: (u64, u64),
     /// The whole process.
