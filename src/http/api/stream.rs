@@ -78,7 +78,7 @@ pub(in crate::http) async fn read(
     headers: HeaderMap,
 ) -> Answer {
     let options = parse(params, &headers)?;
-    follow(app, options, |source| Ok(source.last_request_id()?)).await
+    follow(app, options, |source| Ok(source.raw()?.last_id())).await
 }
 
 /// `GET /api/v1/stream/samples`
@@ -212,7 +212,7 @@ impl Follower {
         let options = self.options.clone();
         let followed = self.app.query_with(None, move |source| {
             let mut followed = match &options.subject {
-                Subject::Requests { search, .. } => source.follow(search, step)?,
+                Subject::Requests { search, .. } => source.raw()?.follow(search, step),
                 Subject::Samples(filters) => {
                     let gone = || Problem::not_found("no samples are taken");
                     source.follow_samples(filters, step).ok_or_else(gone)?

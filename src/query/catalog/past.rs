@@ -29,7 +29,7 @@ use crate::history::read_unit::RowsSnapshot;
 use crate::history::sums::Sums;
 use crate::history::{COVERAGE, Coverage, Dataset, History, Resolution};
 use crate::merger::answering;
-use crate::query::answer::{Distribution, OfSpan, PastLines, ReportAnswer};
+use crate::query::answer::{Distribution, OfSpan, PastLines, ReportAnswer, add_new};
 use crate::query::error::QueryError;
 use crate::query::question::{LineQuestion, ReportQuestion, Spans, Whose, moved};
 use crate::query::table::Table;
@@ -140,6 +140,21 @@ fn is_left_out(reports: &Reports, name: &str) -> bool {
 /// Whether there is anything of a dataset.
 fn has_rows(history: &History, dataset: &Dataset) -> bool {
     RowsSnapshot::of(history, dataset).kept_from(dataset).is_some()
+}
+
+impl Steps {
+    /// Takes the steps; `None` where nothing was counted.
+    fn spans<'d>(
+        &mut self,
+        definition: &'d Definition,
+    ) -> impl Iterator<Item = Option<Span<'d>>> + use<'d> {
+        let (sums, secs) = (std::mem::take(&mut self.sums), std::mem::take(&mut self.secs));
+        sums.into_iter().zip(secs).map(move |(sum, secs)| {
+            // What a process that ended within its first second counted covers none.
+            let is_known = secs > 0 || sum.is_some();
+            is_known.then(|| Span { definition, secs, sum: sum.unwrap_or_default() })
+        })
+    }
 }
 
 /// The rows of a dataset, and those of its coverage, at one moment.
@@ -337,10 +352,8 @@ impl Catalog {
         let mut partial: Vec<String> = Vec::new();
         // Those of the span before first.
         let mut tables = added.into_iter().rev().map(|it| {
-            let mut remarks = it.remarks;
-            add_new(&mut remarks, &it.sums.lacking);
-            remarks.retain(|remark| !partial.contains(remark));
-            partial.extend(remarks);
+            add_new(&mut partial, &it.remarks);
+            add_new(&mut partial, &it.sums.lacking);
             let table = PastTable::new(&definition, it.sums, bits, it.covered_secs, as_of_ms);
             (table, it.span, it.covered_secs)
         });
@@ -412,15 +425,9 @@ impl Catalog {
     /// # Errors
     /// As for [`Catalog::report`].
     pub fn past_lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
-        let (Kept { definition, dataset, .. }, steps) = self.past_steps(name, question)?;
+        let (Kept { definition, dataset, .. }, mut steps) = self.past_steps(name, question)?;
         let bits = steps.resolution.bucket_bits();
-        let spans = steps.sums.into_iter().zip(steps.secs);
-        let spans = spans.map(|(sum, secs)| {
-            // What a process that ended within its first second counted covers none.
-            let is_known = secs > 0 || sum.is_some();
-            is_known.then(|| Span { definition: &definition, secs, sum: sum.unwrap_or_default() })
-        });
-        let spans: Vec<Option<Span<'_>>> = spans.collect();
+        let spans: Vec<Option<Span<'_>>> = steps.spans(&definition).collect();
         let line = |metric: &Metric| {
             let points = spans.iter().map(|span| {
                 let span = span.as_ref()?;
@@ -452,16 +459,9 @@ impl Catalog {
     /// # Errors
     /// As [`Catalog::report`].
     pub fn past_spreads(&self, name: &str, question: &LineQuestion) -> Result<Spreads, QueryError> {
-        let (kept, steps) = self.past_steps(name, question)?;
-        let spans = steps.sums.into_iter().zip(steps.secs);
-        let columns = spans.map(|(sum, secs)| {
-            let is_known = secs > 0 || sum.is_some();
-            let span = Span { definition: &kept.definition, secs, sum: sum.unwrap_or_default() };
-            match is_known {
-                false => (None, 0),
-                true => (span.spread(), span.sum.totals.errors),
-            }
-        });
+        let (kept, mut steps) = self.past_steps(name, question)?;
+        let of_span = |span: Span<'_>| (span.spread(), span.sum.totals.errors);
+        let columns = steps.spans(&kept.definition).map(|it| it.map(of_span).unwrap_or_default());
         let (columns, errors) = columns.unzip();
         Ok(Spreads { from: steps.from, step: steps.step, columns, errors, partial: steps.remarks })
     }
@@ -501,16 +501,6 @@ impl Catalog {
     /// fleet.
     pub fn fleet_members(&self) -> Option<Vec<(String, String)>> {
         Some(self.status.fleet.as_ref()?.members())
-    }
-}
-
-/// Adds the remarks that are not there yet: of a file that cannot be read, neither the rows nor how
-/// long they were counted is known.
-fn add_new(remarks: &mut Vec<String>, more: &[String]) {
-    for remark in more {
-        if !remarks.contains(remark) {
-            remarks.push(remark.clone());
-        }
     }
 }
 

@@ -30,7 +30,8 @@ impl RawReader {
         answering(&self.live).pool.requests.next_id() - 1
     }
 
-    /// Returns the next requests after `step.after_id` that match, oldest first.
+    /// Returns the next requests after `step.after_id` that match, oldest first, as streams ask
+    /// repeatedly. Only the conditions of `search` apply, not the limit.
     pub fn follow(&self, search: &RequestSearch, step: FollowStep) -> Followed {
         let mut walk = Walk { after: step.after_id, last: 0, missed: 0, found: Matches::default() };
         self.catch_up(search, step.sample, &mut walk);
