@@ -253,8 +253,6 @@ pub struct FollowStep {
     pub rows_max: usize,
     /// No further row once their texts reach this many bytes.
     pub bytes_max: usize,
-    /// Whether timers are wanted too.
-    pub timers: bool,
     /// Whether a sample is enough: then it continues after the latest request in any case, and
     /// nothing counts as missed.
     pub sample: bool,

@@ -55,7 +55,7 @@ impl RawReader {
             let Some(row) = matcher.find(id) else {
                 return Look::On;
             };
-            walk.found.take(pool, id, &row, step.timers);
+            walk.found.take(pool, id, &row, search.timers);
             match walk.found.rows.len() % SHOWN {
                 0 => Look::Release,
                 _ => Look::On,
