@@ -142,24 +142,9 @@ fn has_rows(history: &History, dataset: &Dataset) -> bool {
     RowsSnapshot::of(history, dataset).kept_from(dataset).is_some()
 }
 
-impl Steps {
-    /// Takes the steps; `None` where nothing was counted.
-    fn spans<'d>(
-        &mut self,
-        definition: &'d Definition,
-    ) -> impl Iterator<Item = Option<Span<'d>>> + use<'d> {
-        let (sums, secs) = (std::mem::take(&mut self.sums), std::mem::take(&mut self.secs));
-        sums.into_iter().zip(secs).map(move |(sum, secs)| {
-            // What a process that ended within its first second counted covers none.
-            let is_known = secs > 0 || sum.is_some();
-            is_known.then(|| Span { definition, secs, sum: sum.unwrap_or_default() })
-        })
-    }
-}
-
 /// The rows of a dataset, and those of its coverage, at one moment.
 pub(super) struct KeptRows {
-    pub(super) dataset: Arc<Dataset>,
+    dataset: Arc<Dataset>,
     own: RowsSnapshot,
     coverage: RowsSnapshot,
 }
@@ -210,6 +195,21 @@ pub(super) struct Steps {
     /// Seconds of each step in which requests were counted.
     pub(super) secs: Vec<u64>,
     pub(super) remarks: Vec<String>,
+}
+
+impl Steps {
+    /// Takes the steps; `None` where nothing was counted.
+    fn spans<'d>(
+        &mut self,
+        definition: &'d Definition,
+    ) -> impl Iterator<Item = Option<Span<'d>>> + use<'d> {
+        let (sums, secs) = (std::mem::take(&mut self.sums), std::mem::take(&mut self.secs));
+        sums.into_iter().zip(secs).map(move |(sum, secs)| {
+            // What a process that ended within its first second counted covers none.
+            let is_known = secs > 0 || sum.is_some();
+            is_known.then(|| Span { definition, secs, sum: sum.unwrap_or_default() })
+        })
+    }
 }
 
 impl Kept<'_> {
