@@ -262,7 +262,8 @@ impl Importer {
                 existing.label
             ));
         }
-        if let (FormTarget::Table(fixed), Some(stands_for)) = (&target, StatusTable::aliased(name))
+        if let (FormTarget::Table(fixed, _), Some(stands_for)) =
+            (&target, StatusTable::aliased(name))
             && fixed.name() == stands_for
         {
             return Ok(Outcome::AlreadyThere(format!("as {stands_for}")));

@@ -18,7 +18,7 @@ use crate::access::{Access, UserStore};
 use crate::alert::Alerts;
 use crate::config::{Config, FrontConfig};
 use crate::daemon::memory_plan::MemoryPlan;
-use crate::http::{self, Answers, HttpSettings};
+use crate::http::{self, HttpSettings};
 use crate::metrics::Metrics;
 use crate::query::catalog::Catalog;
 use crate::series::Series;
@@ -122,8 +122,8 @@ impl Frontends {
                 alerts: served.alerts.clone(),
                 ..HttpSettings::new(&names)
             };
-            let (source, sql) = (Arc::clone(served.catalog), served.engine.clone());
-            http::serve(listener, Answers { source, sql }, settings, stopped)
+            let answers = (Arc::clone(served.catalog), served.engine.clone());
+            http::serve(listener, answers, settings, stopped)
         })
     }
 

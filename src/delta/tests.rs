@@ -294,7 +294,7 @@ impl World {
         let Self { reader, seen, fold, metrics, minute_rows, .. } = self;
         reader.poll(|second, missed| {
             seen.take(second, missed);
-            fold.take(second, missed);
+            fold.take_rows(second, missed, |rows| second.read(&mut [rows]));
             metrics.take(second);
             minute_rows.take_rows(second, missed, |rows| second.read(&mut [rows]));
         });

@@ -35,7 +35,7 @@ pub struct Dataset {
 }
 
 /// [`Dataset::coverage`], for all who add to it.
-pub(super) static COVERAGE: LazyLock<Arc<Dataset>> =
+pub(crate) static COVERAGE: LazyLock<Arc<Dataset>> =
     LazyLock::new(|| Arc::new(Dataset::coverage()));
 
 /// The columns of [`Coverage`] in files, and the sums that have them.

@@ -61,7 +61,7 @@ pub(crate) static INSTRUMENTS: [&Instrument; 13] = [
     &disk::HISTORY_SYNC,
 ];
 
-pub(crate) use self::dataset::digest;
+pub(crate) use self::dataset::{COVERAGE, digest};
 pub use self::dataset::{Coverage, Dataset};
 pub(crate) use self::disk::READ_TRIES;
 pub use self::disk::StoreError;

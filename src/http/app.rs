@@ -18,8 +18,9 @@ use super::concurrency_limit::{ConcurrencyLimit, Permit};
 use super::error::Problem;
 use super::page::cache::PageCache;
 use super::page::rates::Rates;
-use super::settings::{Answers, HttpSettings};
+use super::settings::HttpSettings;
 use crate::query::catalog::Catalog;
+use crate::sql::Engine;
 use crate::telemetry::reading::Group;
 
 /// Concurrent short queries: status, lists, single requests.
@@ -36,7 +37,9 @@ pub(super) type Endpoint = (&'static str, MethodRouter<Arc<App>>);
 
 /// State shared by all handlers.
 pub(super) struct App {
-    pub(super) answers: Answers,
+    pub(super) source: Arc<Catalog>,
+    /// Runs statements; `None` without SQL.
+    pub(super) sql: Option<Engine>,
     /// For queries with short answers.
     short: ConcurrencyLimit,
     /// For reports, pages of requests and pages for people.
@@ -63,7 +66,7 @@ pub(super) struct App {
 
 impl App {
     pub(super) fn new(
-        answers: Answers,
+        (source, sql): (Arc<Catalog>, Option<Engine>),
         settings: &HttpSettings,
         stopped: watch::Receiver<bool>,
     ) -> Arc<Self> {
@@ -72,7 +75,8 @@ impl App {
         };
         let at_once = |what, permits| ConcurrencyLimit::new(what, permits, 0, Duration::ZERO);
         Arc::new(Self {
-            answers,
+            source,
+            sql,
             short: limit("queries", SHORT_MAX),
             readings: limit("readings", settings.readings_max),
             fleet: limit("answers about the fleet", FLEET_MAX),
@@ -104,7 +108,7 @@ impl App {
         permit: Option<Permit>,
         query: impl FnOnce(&Catalog) -> Result<T, Problem> + Send + 'static,
     ) -> Result<T, Problem> {
-        let source = Arc::clone(&self.answers.source);
+        let source = Arc::clone(&self.source);
         let work = tokio::task::spawn_blocking(move || {
             let _permit = permit;
             query(source.as_ref())

@@ -5,6 +5,7 @@
 //! are read to their end, except for endless ones.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::http::header::CONTENT_TYPE;
@@ -18,7 +19,8 @@ use super::answer::endless::Endless;
 use super::auth::Peer;
 use super::request_checks::header;
 use super::routes;
-use super::settings::{Answers, HttpSettings};
+use super::settings::HttpSettings;
+use crate::query::catalog::Catalog;
 
 /// Longest body read, in bytes.
 const BODY_BYTES_MAX: usize = 64 << 20;
@@ -31,10 +33,10 @@ pub(crate) struct Router {
 }
 
 impl Router {
-    /// A router over `answers`.
-    pub(crate) fn new(answers: Answers) -> Self {
+    /// A router over a catalog.
+    pub(crate) fn new(source: Catalog) -> Self {
         let (stop, stopped) = watch::channel(false);
-        let router = routes::router(answers, &HttpSettings::new(&[]), stopped);
+        let router = routes::router((Arc::new(source), None), &HttpSettings::new(&[]), stopped);
         Self {
             runtime: tokio::runtime::Builder::new_current_thread()
                 .enable_time()

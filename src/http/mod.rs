@@ -56,10 +56,12 @@ pub(crate) use self::concurrency_limit::PERMIT;
 use self::error::Problem;
 pub use self::page::bytes_max as page_bytes_max;
 pub use self::params::encode;
-pub use self::settings::{Answers, HttpSettings, Planned};
+pub use self::settings::{HttpSettings, Planned};
 use crate::access::accept::{self, Acceptor};
 use crate::access::connection_limits::ConnectionLimits;
 use crate::input::otlp::Source;
+use crate::query::catalog::Catalog;
+use crate::sql::Engine;
 
 /// Clients beyond the limit that get 503; further ones are just closed, as are strangers.
 const TURNED_AWAY_MAX: usize = 32;
@@ -67,15 +69,15 @@ const TURNED_AWAY_MAX: usize = 32;
 const STOP_GRACE: Duration = Duration::from_millis(500);
 
 /// Answers requests until `stop` completes, then lets answers in progress finish for at most half a
-/// second. Needs a runtime with time and I/O.
+/// second. Without an engine there is no SQL. Needs a runtime with time and I/O.
 pub async fn serve(
     listener: TcpListener,
-    answers: Answers,
+    (source, sql): (Arc<Catalog>, Option<Engine>),
     settings: HttpSettings,
     stop: impl Future<Output = ()>,
 ) {
     let stopping = watch::channel(false);
-    let router = routes::router(answers, &settings, stopping.1.clone());
+    let router = routes::router((source, sql), &settings, stopping.1.clone());
     serve_router(listener, router, settings, stopping, stop).await;
 }
 

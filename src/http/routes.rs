@@ -23,8 +23,10 @@ use super::error::{Problem, with_clause};
 use super::measured;
 use super::page;
 use super::request_checks;
-use super::settings::{Answers, HttpSettings};
+use super::settings::HttpSettings;
 use crate::config::suggest;
+use crate::query::catalog::Catalog;
+use crate::sql::Engine;
 
 /// The endpoints for programs.
 pub(super) fn endpoints() -> Vec<Endpoint> {
@@ -65,7 +67,7 @@ pub(super) fn endpoints() -> Vec<Endpoint> {
 
 /// The service behind every connection.
 pub(super) fn router(
-    answers: Answers,
+    answers: (Arc<Catalog>, Option<Engine>),
     settings: &HttpSettings,
     stopped: watch::Receiver<bool>,
 ) -> Router {

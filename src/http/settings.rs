@@ -1,4 +1,4 @@
-//! Settings of the front end: sources of answers, access, and every limit.
+//! Settings of the front end: access, and every limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,35 +7,11 @@ use crate::access::Access;
 use crate::access::tls::Tls;
 use crate::alert::Alerts;
 use crate::metrics::Metrics;
-use crate::query::catalog::Catalog;
 use crate::report::Watchlist;
 use crate::series::Series;
-use crate::sql::Engine;
 
 /// Longest head of a request without its first line, in bytes.
 pub(super) const HEADER_BYTES_MAX: usize = 16 * 1024;
-
-/// The sources of answers.
-#[derive(Clone)]
-pub struct Answers {
-    /// The read model.
-    pub source: Arc<Catalog>,
-    /// Runs statements; `None` disables SQL.
-    pub sql: Option<Engine>,
-}
-
-impl Answers {
-    /// Answers from the read model alone.
-    pub fn new(source: Arc<Catalog>) -> Self {
-        Self { source, sql: None }
-    }
-}
-
-impl std::fmt::Debug for Answers {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Answers").finish_non_exhaustive()
-    }
-}
 
 /// A line of the memory plan, as the page shows it.
 #[derive(Debug, Clone, PartialEq, Eq)]

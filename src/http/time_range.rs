@@ -12,7 +12,6 @@
 //! Weeks begin on Monday.
 
 use std::ops::Range;
-use std::str::FromStr as _;
 
 use chrono::{
     DateTime, Datelike as _, Days, MappedLocalTime, Months, NaiveDate, NaiveDateTime, NaiveTime,
@@ -48,15 +47,9 @@ pub(super) struct Span {
     compare: Option<String>,
 }
 
-/// The zone in which times are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// The zone in which times are shown; UTC by default.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Zone(Tz);
-
-impl Default for Zone {
-    fn default() -> Self {
-        Self(zone("UTC").expect("this zone is there"))
-    }
-}
 
 impl Zone {
     /// Local time in the zone.
@@ -134,7 +127,7 @@ impl Span {
     /// Now, and the zone.
     fn here(&self, now_ms: u64) -> Result<(i64, Tz), Problem> {
         let tz = self.tz.as_deref().unwrap_or("UTC");
-        let tz = zone(tz).ok_or_else(|| {
+        let tz = tz.parse().map_err(|_| {
             let question = suggest::question(tz, TZ_VARIANTS.iter().map(|it| it.name()));
             let names = format!("names of time zones such as Europe/Berlin, or UTC{question}");
             Problem::refused("tz", tz, &names)
@@ -179,10 +172,6 @@ impl Span {
         let before = compare.transpose()?;
         Ok(Some(Spans { span, before }))
     }
-}
-
-fn zone(name: &str) -> Option<Tz> {
-    Tz::from_str(name).ok()
 }
 
 /// Takes one time, relative to `now_ms` of the wall clock, in the zone of `tz`.

@@ -14,67 +14,46 @@ use parking_lot::RwLock;
 use tracing::warn;
 
 use super::timers::{TimerName, Timers};
+use crate::telemetry::counter::counted;
 
-/// Class of an instrument. Those up to `Idle` have events.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
-    /// `wait/synch/mutex/...`
-    Mutex,
-    /// `wait/synch/rwlock/...`
-    RwLock,
-    /// `wait/synch/cond/...`
-    Cond,
-    /// `wait/io/file/...`
-    File,
-    /// `wait/io/socket/...`
-    Socket,
-    /// `stage/...`
-    Stage,
-    /// `statement/...`
-    Statement,
-    /// `memory/...`
-    Memory,
-    /// `thread/...`
-    Thread,
-    /// `idle`: not a class of its own in MySQL.
-    Idle,
+counted! {
+    /// Class of an instrument: the prefix of its name. Those up to `Idle` have events.
+    Class {
+        /// A mutex.
+        Mutex = "wait/synch/mutex/",
+        /// A lock with many readers.
+        RwLock = "wait/synch/rwlock/",
+        /// A condition that is waited for.
+        Cond = "wait/synch/cond/",
+        /// A file.
+        File = "wait/io/file/",
+        /// A socket.
+        Socket = "wait/io/socket/",
+        /// A stage.
+        Stage = "stage/",
+        /// A statement.
+        Statement = "statement/",
+        /// A pool of memory.
+        Memory = "memory/",
+        /// A thread.
+        Thread = "thread/",
+        /// Idle time: not a class of its own in MySQL.
+        Idle = "idle",
+    }
 }
-
-/// The classes: name in settings and counters, and prefix of instrument names.
-const CLASSES: [(Class, &str, &str); 10] = [
-    (Class::Mutex, "mutex", "wait/synch/mutex/"),
-    (Class::RwLock, "rwlock", "wait/synch/rwlock/"),
-    (Class::Cond, "cond", "wait/synch/cond/"),
-    (Class::File, "file", "wait/io/file/"),
-    (Class::Socket, "socket", "wait/io/socket/"),
-    (Class::Stage, "stage", "stage/"),
-    (Class::Statement, "statement", "statement/"),
-    (Class::Memory, "memory", "memory/"),
-    (Class::Thread, "thread", "thread/"),
-    (Class::Idle, "idle", "idle"),
-];
 
 /// Number of classes whose size can be configured: all but `idle`.
-pub const CLASSES_SET: usize = 9;
+pub const CLASSES_SET: usize = Class::COUNT - 1;
 
-/// Kind of events; each has tables of its own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    /// `events_waits_...`, with `idle`.
-    Waits,
-    /// `events_stages_...`
-    Stages,
-    /// `events_statements_...`
-    Statements,
-}
-
-impl Kind {
-    /// All kinds.
-    pub const ALL: [Self; 3] = [Self::Waits, Self::Stages, Self::Statements];
-
-    /// Returns the name used in tables.
-    pub(crate) fn word(self) -> &'static str {
-        ["waits", "stages", "statements"][self as usize]
+counted! {
+    /// Kind of events; each has tables of its own, with its name in theirs.
+    Kind {
+        /// `events_waits_...`, with `idle`.
+        Waits = "waits",
+        /// `events_stages_...`
+        Stages = "stages",
+        /// `events_statements_...`
+        Statements = "statements",
     }
 }
 
@@ -91,9 +70,9 @@ impl Class {
 
     const fn of(name: &str) -> Self {
         let mut at = 0;
-        while at < CLASSES.len() {
-            if starts_with(name, CLASSES[at].2) {
-                return CLASSES[at].0;
+        while at < Self::COUNT {
+            if starts_with(name, Self::ALL[at].name()) {
+                return Self::ALL[at];
             }
             at += 1;
         }
@@ -203,7 +182,7 @@ struct Registered {
 pub struct Registry {
     /// The timers.
     pub timers: Timers,
-    classes: [Registered; CLASSES.len()],
+    classes: [Registered; Class::COUNT],
     enabled: RwLock<Vec<String>>,
     consumers: AtomicU32,
     /// Consumers that are on together with all consumers they depend on.
@@ -315,14 +294,16 @@ impl Registry {
 
     /// Returns the number of indexes for sums.
     pub(super) fn places(&self) -> usize {
-        let last = &self.classes[CLASSES.len() - 1];
+        let last = &self.classes[Class::COUNT - 1];
         last.first + last.max
     }
 
     /// Returns the number of instruments of each class that did not fit.
     pub(crate) fn lost(&self) -> Vec<(&'static str, u64)> {
-        let classes = CLASSES.iter().zip(&self.classes).take(CLASSES_SET);
-        classes.map(|((_, word, _), class)| (*word, class.lost.load(Ordering::Relaxed))).collect()
+        let word = |prefix: &'static str| prefix.trim_end_matches('/').rsplit('/').next();
+        let classes = Class::ALL.iter().zip(&self.classes).take(CLASSES_SET);
+        let lost = |class: &Registered| class.lost.load(Ordering::Relaxed);
+        classes.filter_map(|(class, of)| Some((word(class.name())?, lost(of)))).collect()
     }
 
     /// Switches an instrument.

@@ -102,6 +102,16 @@ pub struct OfSpan {
     pub partial: Vec<String>,
 }
 
+/// Adds remarks that are not there yet: of a file that cannot be read, neither the rows nor how long
+/// they were counted is known.
+pub(crate) fn add_new(remarks: &mut Vec<String>, more: &[String]) {
+    for remark in more {
+        if !remarks.contains(remark) {
+            remarks.push(remark.clone());
+        }
+    }
+}
+
 /// Points of lines.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PastLines {

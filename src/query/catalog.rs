@@ -12,12 +12,10 @@ use std::sync::Arc;
 use parking_lot::{Mutex, RwLock};
 
 use super::answer::{
-    Distribution, Followed, INDEX_VALUE, ReportAnswer, ReportSummary, RequestDetail, RequestPage,
+    Distribution, INDEX_VALUE, ReportAnswer, ReportSummary, RequestDetail, RequestPage,
 };
 use super::error::QueryError;
-use super::question::{
-    FollowStep, ReportQuestion, RequestQuestion, RequestSearch, Spans, When, Whose, shipped_until,
-};
+use super::question::{ReportQuestion, RequestQuestion, Spans, When, Whose, shipped_until};
 use super::requests::RawReader;
 use super::status::Status;
 use super::tables::StatusTable;
@@ -171,8 +169,11 @@ impl Catalog {
         error.suggesting(|| self.reports().into_iter().map(|report| report.name).collect())
     }
 
-    /// The reader of raw rows, if any are kept.
-    fn raw(&self) -> Result<&RawReader, QueryError> {
+    /// The reader of raw rows.
+    ///
+    /// # Errors
+    /// [`QueryError::RawDataOff`] if none are kept.
+    pub fn raw(&self) -> Result<&RawReader, QueryError> {
         self.raw.as_ref().ok_or(QueryError::RawDataOff)
     }
 
@@ -452,23 +453,6 @@ impl Catalog {
     /// Unix second from which on all raw requests are in memory, if any are kept.
     pub fn memory_from(&self) -> Option<u64> {
         self.raw.as_ref()?.complete_from()
-    }
-
-    /// The id of the latest raw request so far; 0 before the first.
-    ///
-    /// # Errors
-    /// [`QueryError::RawDataOff`].
-    pub fn last_request_id(&self) -> Result<u64, QueryError> {
-        Ok(self.raw()?.last_id())
-    }
-
-    /// The next raw requests after one, oldest first, as streams ask repeatedly. Only the
-    /// conditions of `search` apply, not the limit.
-    ///
-    /// # Errors
-    /// [`QueryError::RawDataOff`].
-    pub fn follow(&self, search: &RequestSearch, step: FollowStep) -> Result<Followed, QueryError> {
-        Ok(self.raw()?.follow(search, step))
     }
 
     /// Whether there is a Squid log source.

@@ -239,9 +239,8 @@ impl Definitions {
         }
         match asked {
             FormTarget::Report(definition) => self.reports.push((*definition, by)),
-            FormTarget::Table(table) => self.tables.push(StatusTable::new(form, table, by)),
-            FormTarget::Samples(report) => {
-                self.tables.push(StatusTable::of_samples(&form.name, report, by));
+            FormTarget::Table(table, samples) => {
+                self.tables.push(StatusTable::new(form, table, samples, by));
             }
         }
         Ok(())

@@ -11,6 +11,7 @@ use crate::limits::SHIPPED_AFTER_SECS;
 use crate::profile::report::SampleMetric;
 use crate::report::definition::Columns;
 use crate::series::Metric;
+use crate::telemetry::counter::counted;
 
 /// A span of the past, and its comparison span, in unix seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -199,29 +200,21 @@ impl RequestSearch {
     }
 }
 
-/// An integer column of table `request` that can be searched.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum NumberField {
-    /// `req_count` as shown: 0 in a packet is 1.
-    ReqCount,
-    /// `timers_cnt`
-    TimersCnt,
-    /// `status`
-    Status,
-    /// `tags_cnt`
-    TagsCnt,
-    /// `timestamp`, unix seconds.
-    Timestamp,
+counted! {
+    /// An integer column of table `request` that can be searched.
+    NumberField {
+        /// As shown: 0 in a packet is 1.
+        ReqCount = "req_count",
+        /// The number of timers.
+        TimersCnt = "timers_cnt",
+        /// The status.
+        Status = "status",
+        /// The number of tags.
+        TagsCnt = "tags_cnt",
+        /// The time of reception, unix seconds.
+        Timestamp = "timestamp",
+    }
 }
-
-/// Names of these columns, indexed by `NumberField as usize`.
-pub const NUMBER_FIELDS: [(&str, NumberField); 5] = [
-    ("req_count", NumberField::ReqCount),
-    ("timers_cnt", NumberField::TimersCnt),
-    ("status", NumberField::Status),
-    ("tags_cnt", NumberField::TagsCnt),
-    ("timestamp", NumberField::Timestamp),
-];
 
 /// The permanent identity of a request, with its time of reception, ordered by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -260,8 +253,6 @@ pub struct FollowStep {
     pub rows_max: usize,
     /// No further row once their texts reach this many bytes.
     pub bytes_max: usize,
-    /// Whether timers are wanted too.
-    pub timers: bool,
     /// Whether a sample is enough: then it continues after the latest request in any case, and
     /// nothing counts as missed.
     pub sample: bool,

@@ -4,8 +4,8 @@
 //! They are read like reports (kind `status`), always exist, and can be created under other names
 //! by their COMMENT (`status`, `active` or `active_reports`, `v2/stats`, `v2/active`), as in Pinba.
 //! The catalog takes a [`StatusSnapshot`] of everything under one hold of the lock and builds the
-//! rows from that, without any lock. Columns are those of [`FixedTable`]. Columns without a
-//! counterpart in this daemon are NULL:
+//! rows from that, without any lock; the row of `status` has numbers of `/api/v1/status`. Columns
+//! are those of [`FixedTable`]. Columns without a counterpart in this daemon are NULL:
 //!
 //! | table | NULL | why |
 //! |---|---|---|
@@ -95,28 +95,18 @@ pub struct StatusTable {
 }
 
 impl StatusTable {
-    /// A table from a form.
-    pub fn new(form: &ReportForm, table: FixedTable, defined_by: DefinedBy) -> Self {
-        let comment = form.comment.as_deref().unwrap_or(table.comment());
-        Self {
-            name: form.name.clone(),
-            table,
-            comment: comment.to_owned(),
-            defined_by,
-            samples: None,
-        }
-    }
-
-    /// A report over samples from a form.
-    pub fn of_samples(name: &str, report: SampleReport, defined_by: DefinedBy) -> Self {
-        let form = ReportForm::from(&report);
-        Self {
-            name: name.to_owned(),
-            table: FixedTable::Sample,
-            comment: ddl::samples(name, &form, Vec::new()).comment,
-            defined_by,
-            samples: Some(Arc::new(report)),
-        }
+    /// A table, or a report over samples, from a form.
+    pub fn new(
+        form: &ReportForm,
+        table: FixedTable,
+        samples: Option<SampleReport>,
+        defined_by: DefinedBy,
+    ) -> Self {
+        let comment = match &samples {
+            Some(report) => ddl::samples(&form.name, &report.into(), Vec::new()).comment,
+            None => form.comment.as_deref().unwrap_or(table.comment()).to_owned(),
+        };
+        Self { name: form.name.clone(), table, comment, defined_by, samples: samples.map(Arc::new) }
     }
 
     /// The tables that always exist.
@@ -127,7 +117,7 @@ impl StatusTable {
     /// A table under its own name.
     pub(super) fn of(table: FixedTable) -> Self {
         let form = ReportForm::of_comment(table.name(), table.comment());
-        Self::new(&form, table, DefinedBy::BuiltIn)
+        Self::new(&form, table, None, DefinedBy::BuiltIn)
     }
 
     /// Its columns.
@@ -200,7 +190,6 @@ impl StatusTable {
             FixedTable::ActiveReports => active::active_reports(look),
             FixedTable::V2Active => active::v2_active(look).into_iter().map(by_name).collect(),
             FixedTable::V2Stats => vec![by_name(stats::v2_stats(look))],
-            FixedTable::Status => vec![stats::status(look)],
             // None of these is ever created.
             _ => Vec::new(),
         }
@@ -218,10 +207,8 @@ impl StatusTable {
 pub enum FormTarget {
     /// A report.
     Report(Box<Definition>),
-    /// One of these tables under another name.
-    Table(FixedTable),
-    /// A report over samples.
-    Samples(SampleReport),
+    /// One of these tables under another name, or that of samples, summed by a report.
+    Table(FixedTable, Option<SampleReport>),
 }
 
 /// Reads a form for a report or one of these tables.
@@ -231,11 +218,11 @@ pub enum FormTarget {
 pub fn read_form(form: &ReportForm, defaults: &Defaults) -> Result<FormTarget, FormError> {
     match form.definition(defaults) {
         Ok(definition) => Ok(FormTarget::Report(Box::new(definition))),
-        Err(FormError::Samples(report)) => Ok(FormTarget::Samples(report)),
+        Err(FormError::Samples(report)) => Ok(FormTarget::Table(FixedTable::Sample, Some(report))),
         Err(FormError::Fixed(table))
             if TABLES.contains(&table) || FixedTable::SQUID.contains(&table) =>
         {
-            Ok(FormTarget::Table(table))
+            Ok(FormTarget::Table(table, None))
         }
         Err(error) => Err(error),
     }
@@ -258,10 +245,6 @@ pub struct StatusSnapshot {
     pub sockets: SocketCounters,
     /// The merger.
     pub merge: MergeCounters,
-    /// Requests in the temporary pool.
-    pub ring_depth: u64,
-    /// Rows of the timer pool.
-    pub timer_rows: u64,
     /// Number of distinct texts, and their bytes.
     pub strings: (u64, u64),
     /// The whole process.

@@ -15,7 +15,7 @@ use super::question::RequestSearch;
 use super::requests::Slowest;
 use crate::pool::resolved::Timer;
 use crate::report::definition::KeySource;
-use crate::report::histogram::{BucketLayout, Rank, Rounding, per_hit};
+use crate::report::histogram::{BucketLayout, Histogram, Rank, Rounding, per_hit};
 
 /// A search for raw timers, and the keys to sum by.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -125,6 +125,9 @@ pub struct SlowTimer {
 /// Fixed-point unit for counts of requests, so that one may stand for one and a half.
 pub(super) const ONE: u64 = 1024;
 
+/// Most that is added to a histogram at once, in units of 1/[`ONE`].
+const PARTS_MAX: u64 = u64::MAX >> 16;
+
 /// The request of a timer, ordered by time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Of {
@@ -145,21 +148,21 @@ struct Row {
     sums: [u128; 5],
     /// The last request counted.
     last: Option<Of>,
-    /// Hits by bucket, likewise.
-    buckets: AHashMap<u32, u64>,
+    /// Hits by their time, likewise.
+    times: Histogram,
     /// Hits of the request that was counted last.
     hits: u64,
     /// The most of a request.
     most: (u64, Option<Of>),
-    /// Requests by the bucket of their hits, in parts, where that is wanted.
-    requests: Option<AHashMap<u32, u64>>,
+    /// Requests by their hits, in parts, where that is wanted.
+    requests: Option<Histogram>,
 }
 
 impl Row {
     fn new(search: &TimerSearch, keys: Vec<Option<String>>) -> Self {
         Self {
             group: TimerGroup { keys, ..TimerGroup::default() },
-            requests: search.per_request.then(AHashMap::new),
+            requests: search.per_request.then(Histogram::new),
             ..Self::default()
         }
     }
@@ -168,9 +171,7 @@ impl Row {
     fn close(&mut self) {
         let hits = std::mem::take(&mut self.hits);
         if let (Some(of), Some(requests)) = (self.last, &mut self.requests) {
-            let counted = requests.entry(BucketLayout::LogLinear.bucket(hits));
-            let counted = counted.or_default();
-            *counted = counted.saturating_add(of.parts);
+            requests.add(BucketLayout::LogLinear.bucket(hits), of.parts.min(PARTS_MAX));
             self.most = self.most.max((hits, Some(of)));
         }
     }
@@ -192,20 +193,16 @@ impl Row {
         }
         let each_us = per_hit(value_us, timer.hit_count);
         self.group.max_us = self.group.max_us.max(each_us);
-        let bucket = BucketLayout::LogLinear.bucket(each_us);
-        let counted = self.buckets.entry(bucket).or_default();
-        *counted = counted.saturating_add(hits.saturating_mul(of.parts));
+        let parts = hits.saturating_mul(of.parts).min(PARTS_MAX);
+        self.times.add(BucketLayout::LogLinear.bucket(each_us), parts);
     }
 
     /// The hits of requests: needs the sums.
     fn per_request(&self) -> Option<HitsPerRequest> {
         let (max, of) = (self.most.0, self.most.1?);
-        let mut buckets: Vec<(u32, u64)> =
-            self.requests.iter().flatten().map(|it| (*it.0, *it.1)).collect();
-        buckets.sort_unstable();
-        let total = buckets.iter().map(|it| it.1).fold(0, u64::saturating_add);
+        let by_hits = self.requests.as_ref()?;
         let rank = Rank::percent(95.0, Rounding::Up)?;
-        let p95 = BucketLayout::LogLinear.quantile(rank, total, buckets);
+        let p95 = BucketLayout::LogLinear.quantile(rank, total(by_hits), by_hits.iter());
         let [requests, _, hits, ..] = self.sums;
         Some(HitsPerRequest {
             mean: hits as f64 / requests.max(1) as f64,
@@ -222,21 +219,15 @@ impl Row {
         for (sum, more) in self.sums.iter_mut().zip(other.sums) {
             *sum += more;
         }
-        for (bucket, parts) in other.buckets {
-            let counted = self.buckets.entry(bucket).or_default();
-            *counted = counted.saturating_add(parts);
-        }
+        other.times.iter().for_each(|(bucket, parts)| self.times.add(bucket, parts));
     }
 
     fn finish(mut self, ranks: &[Rank]) -> TimerGroup {
         self.group.per_request = self.per_request();
-        let mut buckets: Vec<(u32, u64)> = self.buckets.into_iter().collect();
-        buckets.sort_unstable();
-        let total = buckets.iter().map(|(_, parts)| *parts);
-        let total = total.fold(0, u64::saturating_add);
-        let group = &mut self.group;
         let mut quantiles = Vec::new();
-        BucketLayout::LogLinear.quantiles(ranks, total, buckets, &mut quantiles);
+        let (all, times) = (total(&self.times), self.times.iter());
+        BucketLayout::LogLinear.quantiles(ranks, all, times, &mut quantiles);
+        let group = &mut self.group;
         for (slot, value) in group.quantiles.iter_mut().zip(quantiles) {
             // The middle of a bucket may exceed its longest time, which is known here.
             *slot = value.min(group.max_us as f64 / 1e6);
@@ -247,6 +238,10 @@ impl Row {
             whole.map(|sum| u64::try_from(sum).unwrap_or(u64::MAX));
         self.group
     }
+}
+
+fn total(histogram: &Histogram) -> u64 {
+    histogram.iter().map(|(_, parts)| parts).fold(0, u64::saturating_add)
 }
 
 /// In how many requests a name of timer tags was found.

@@ -31,12 +31,8 @@ impl Fold {
         }
     }
 
-    /// Adds a second. `missed`: requests of earlier seconds that were dropped unread.
-    pub fn take(&mut self, second: &Second, missed: u64) {
-        self.take_rows(second, missed, |rows| second.read(&mut [rows]));
-    }
-
-    /// Adds a second with its rows from `read`.
+    /// Adds a second with its rows from `read`. `missed`: requests of earlier seconds that were
+    /// dropped unread.
     pub fn take_rows(
         &mut self,
         second: &Second,

@@ -108,7 +108,9 @@ impl World {
     fn pass(&mut self, ms: u64) {
         self.pass_unread(ms);
         let (reader, fold) = &mut self.hour;
-        reader.poll(|second, missed| fold.take(second, missed));
+        reader.poll(|second, missed| {
+            fold.take_rows(second, missed, |rows| second.read(&mut [rows]));
+        });
     }
 
     fn pass_unread(&mut self, ms: u64) {
@@ -354,7 +356,9 @@ fn the_wall_clock_may_be_set() {
         world.live.write().advance_second(now_ms, unix(now_ms));
     }
     let (reader, fold) = &mut world.hour;
-    reader.poll(|second, missed| fold.take(second, missed));
+    reader.poll(|second, missed| {
+        fold.take_rows(second, missed, |rows| second.read(&mut [rows]));
+    });
     let reach = world.series.coverage().unwrap();
     assert_eq!((reach.from, reach.to), (START - 3601, START - 3589));
 }

@@ -7,7 +7,7 @@ use crate::http::error::Problem;
 use crate::http::params::{Params, Rounding};
 use crate::http::time_range::take_moment;
 use crate::profile::definition::SampleKey;
-use crate::query::question::{NUMBER_FIELDS, RequestSearch};
+use crate::query::question::{NumberField, RequestSearch};
 use crate::report::definition::Pattern;
 
 /// The parameter `timers`: whether rows come with their timers.
@@ -40,8 +40,8 @@ pub(in crate::http) fn conditions(
         let text = params.text(name);
         search.texts.extend(text.map(|text| (field, text)));
     }
-    for (name, field) in NUMBER_FIELDS {
-        let number = params.number(name)?;
+    for field in NumberField::ALL {
+        let number = params.number(field.name())?;
         search.numbers.extend(number.map(|number| (field, number)));
     }
     search.tags = params.prefixed("tag.NAME");

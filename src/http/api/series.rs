@@ -18,7 +18,7 @@ use crate::http::fleet;
 use crate::http::params::Params;
 use crate::http::time_range::{NOT_BEFORE, Span};
 use crate::profile::report::METRICS;
-use crate::query::answer::ReportSummary;
+use crate::query::answer::{ReportSummary, add_new};
 use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
 use crate::query::question::{LineQuestion, SampleQuestion, Spans, Whose};
@@ -191,9 +191,7 @@ impl Query {
         let mut body = body(&report.name, shown, (&metric.name(), metric.unit()), line.lines);
         if let Some((earlier, before)) = earlier.zip(before) {
             line.resolution_seconds = line.resolution_seconds.max(earlier.resolution_seconds);
-            let more = earlier.partial.into_iter().filter(|it| !line.partial.contains(it));
-            let more: Vec<String> = more.collect();
-            line.partial.extend(more);
+            add_new(&mut line.partial, &earlier.partial);
             body["compare_from"] = earlier.lines.from.into();
             body["compare_to"] = before.end.into();
             body["points_before"] = points(earlier.lines);

@@ -105,7 +105,7 @@ async fn answer(
     format: Format,
     change: bool,
 ) -> Answer {
-    let Some(engine) = app.answers.sql.clone() else {
+    let Some(engine) = app.sql.clone() else {
         let why = "SQL is switched off here: sql.queries_max is 0";
         return Err(Problem::new(StatusCode::NOT_IMPLEMENTED, why));
     };

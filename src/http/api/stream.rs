@@ -67,7 +67,7 @@ struct Options {
 /// The kind of stream and its filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Subject {
-    Requests { search: Arc<RequestSearch>, timers: bool },
+    Requests(Arc<RequestSearch>),
     Samples(Arc<[(SampleKey, Pattern)]>),
 }
 
@@ -78,7 +78,7 @@ pub(in crate::http) async fn read(
     headers: HeaderMap,
 ) -> Answer {
     let options = parse(params, &headers)?;
-    follow(app, options, |source| Ok(source.last_request_id()?)).await
+    follow(app, options, |source| Ok(source.raw()?.last_id())).await
 }
 
 /// `GET /api/v1/stream/samples`
@@ -131,7 +131,7 @@ async fn follow(
 
 fn parse(mut params: Params, headers: &HeaderMap) -> Result<Options, Problem> {
     let timers = with_timers(&mut params)?;
-    let mut search = RequestSearch::default();
+    let mut search = RequestSearch { timers, ..RequestSearch::default() };
     conditions(&mut params, &mut search)?;
     for name in ["since", "until", "before_id"] {
         if params.get(name).is_some() {
@@ -139,7 +139,7 @@ fn parse(mut params: Params, headers: &HeaderMap) -> Result<Options, Problem> {
             return Err(Problem::parameter(name, why));
         }
     }
-    common(params, headers, Subject::Requests { search: Arc::new(search), timers })
+    common(params, headers, Subject::Requests(Arc::new(search)))
 }
 
 /// Parses the parameters that all streams have.
@@ -205,14 +205,13 @@ impl Follower {
             after_id: self.after_id,
             rows_max: rows_max as usize,
             bytes_max: PIECE_BYTES,
-            timers: matches!(self.options.subject, Subject::Requests { timers: true, .. }),
             // Rows beyond the allowance are not wanted; those beyond a piece go into the next one.
             sample: self.options.rate.is_some() && allowed <= PIECE_ROWS as u64,
         };
         let options = self.options.clone();
         let followed = self.app.query_with(None, move |source| {
             let mut followed = match &options.subject {
-                Subject::Requests { search, .. } => source.follow(search, step)?,
+                Subject::Requests(search) => source.raw()?.follow(search, step),
                 Subject::Samples(filters) => {
                     let gone = || Problem::not_found("no samples are taken");
                     source.follow_samples(filters, step).ok_or_else(gone)?

@@ -106,7 +106,7 @@ impl View<'_> {
 
 /// The sections without data, which the navigation leaves out.
 fn absent(app: &App) -> Vec<&'static str> {
-    let source = &app.answers.source;
+    let source = &app.source;
     let optional = [
         ("/squid", source.has_squid()),
         ("/profile", source.has_samples()),

@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, ManualClock};
 use crate::config::Config;
-use crate::http::{Answers, HttpSettings, serve};
+use crate::http::{HttpSettings, serve};
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
@@ -208,7 +208,7 @@ impl Server {
         let listener = runtime.block_on(tokio::net::TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();
-        let answers = Answers::new(Arc::clone(&catalog));
+        let answers = (Arc::clone(&catalog), None);
         let task = runtime.spawn(serve(listener, answers, settings, async {
             stopped.await.unwrap();
         }));

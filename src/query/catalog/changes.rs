@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use super::Catalog;
-use crate::query::answer::ReportAnswer;
+use crate::query::answer::{ReportAnswer, add_new};
 use crate::query::attribution::{Attribution, Measure};
 use crate::query::error::QueryError;
 use crate::query::question::{ReportQuestion, Spans, When, Whose, moved};
@@ -81,11 +81,7 @@ impl Catalog {
         }
         found.spans = [span_of(&answers[0], &before), span];
         let of_spans = answers.iter().filter_map(|it| it.of_span.as_ref());
-        for remark in of_spans.flat_map(|it| &it.partial) {
-            if !found.partial.contains(remark) {
-                found.partial.push(remark.clone());
-            }
-        }
+        of_spans.for_each(|it| add_new(&mut found.partial, &it.partial));
         let [before, after] = &found.spans;
         if before.end > after.start && after.end > before.start {
             let why = "the two spans overlap: what is in both is in each of them";

@@ -27,9 +27,9 @@ use crate::history::histogram::{ends, error, settle};
 use crate::history::read_plan::ReadPlan;
 use crate::history::read_unit::RowsSnapshot;
 use crate::history::sums::Sums;
-use crate::history::{Coverage, Dataset, History, Resolution};
+use crate::history::{COVERAGE, Coverage, Dataset, History, Resolution};
 use crate::merger::answering;
-use crate::query::answer::{Distribution, OfSpan, PastLines, ReportAnswer};
+use crate::query::answer::{Distribution, OfSpan, PastLines, ReportAnswer, add_new};
 use crate::query::error::QueryError;
 use crate::query::question::{LineQuestion, ReportQuestion, Spans, Whose, moved};
 use crate::query::table::Table;
@@ -142,9 +142,36 @@ fn has_rows(history: &History, dataset: &Dataset) -> bool {
     RowsSnapshot::of(history, dataset).kept_from(dataset).is_some()
 }
 
-/// The unix second from which on there are rows of these datasets, if there are any.
-fn kept_from(rows: [&RowsSnapshot; 2], datasets: [&Dataset; 2]) -> Option<u64> {
-    rows.into_iter().zip(datasets).filter_map(|(rows, of)| rows.kept_from(of)).min()
+/// The rows of a dataset, and those of its coverage, at one moment.
+pub(super) struct KeptRows {
+    dataset: Arc<Dataset>,
+    own: RowsSnapshot,
+    coverage: RowsSnapshot,
+}
+
+impl KeptRows {
+    pub(super) fn plan(&self, span: Range<u64>) -> ReadPlan {
+        ReadPlan::new(&self.own.parts, &self.dataset, span)
+    }
+
+    pub(super) fn sums(&self, plan: &ReadPlan) -> Sums {
+        Sums::read(self.own.clone(), &self.dataset, plan)
+    }
+
+    pub(super) fn covered(&self, span: &Range<u64>) -> Covered {
+        Covered::read(&self.coverage, &self.dataset, span)
+    }
+
+    /// The unix second from which on there are any.
+    fn kept_from(&self) -> Option<u64> {
+        let own = self.own.kept_from(&self.dataset);
+        own.into_iter().chain(self.coverage.kept_from(&COVERAGE)).min()
+    }
+
+    /// The first minute whose coverage is known, in unix seconds.
+    pub(super) fn covered_from(&self) -> Option<u64> {
+        self.coverage.minutes_from(&COVERAGE)
+    }
 }
 
 /// Sums over the rows of a span.
@@ -170,34 +197,47 @@ pub(super) struct Steps {
     pub(super) remarks: Vec<String>,
 }
 
+impl Steps {
+    /// Takes the steps; `None` where nothing was counted.
+    fn spans<'d>(
+        &mut self,
+        definition: &'d Definition,
+    ) -> impl Iterator<Item = Option<Span<'d>>> + use<'d> {
+        let (sums, secs) = (std::mem::take(&mut self.sums), std::mem::take(&mut self.secs));
+        sums.into_iter().zip(secs).map(move |(sum, secs)| {
+            // What a process that ended within its first second counted covers none.
+            let is_known = secs > 0 || sum.is_some();
+            is_known.then(|| Span { definition, secs, sum: sum.unwrap_or_default() })
+        })
+    }
+}
+
 impl Kept<'_> {
+    pub(super) fn rows(&self) -> KeptRows {
+        let dataset = Arc::clone(&self.dataset);
+        let [own, coverage] = RowsSnapshot::of_each(self.history, [&dataset, &COVERAGE]);
+        KeptRows { dataset, own, coverage }
+    }
+
     /// Sums over the span, and over the span before.
     fn add_up(&self, spans: &Spans) -> Vec<Added> {
-        let Self { dataset, history, .. } = self;
-        let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsSnapshot::of_each(history, [dataset, &coverage]);
-        let plan = |span| ReadPlan::new(&view.parts, dataset, span);
-        let now = plan(spans.span.clone());
+        let rows = self.rows();
+        let now = rows.plan(spans.span.clone());
         let before = spans.before.as_ref().map(|before| {
             let asked = &spans.span;
-            let found = plan(moved(&now.span, asked, before));
+            let found = rows.plan(moved(&now.span, asked, before));
             match before.end <= asked.start && found.span.end > now.span.start {
                 // Widened itself: there everything is in whole hours or days.
-                true => plan(moved(&now.span, &now.span, &(found.span.start..now.span.start))),
+                true => rows.plan(moved(&now.span, &now.span, &(found.span.start..now.span.start))),
                 false => found,
             }
         });
         let added = [now].into_iter().chain(before).map(|plan| {
-            let covered = Covered::read(&ran, &coverage, dataset, &plan.span);
-            let not_kept = self.why_not_kept([&view, &ran], &coverage, &plan.span);
-            let mut remarks = covered.remarks(not_kept);
-            remarks.extend(history.lacks(dataset, &plan.span));
-            remarks.extend(history.lost_at_stops(dataset, &plan.span));
-            remarks.extend(self.remark.clone());
+            let covered = rows.covered(&plan.span);
             Added {
-                remarks,
+                remarks: self.remarks(&rows, &covered, &plan.span),
                 covered_secs: covered.own.secs,
-                sums: Sums::read(view.clone(), dataset, &plan),
+                sums: rows.sums(&plan),
                 resolution: plan.resolution,
                 span: plan.span,
             }
@@ -205,14 +245,18 @@ impl Kept<'_> {
         added.collect()
     }
 
+    /// Remarks on what is missing of a span.
+    fn remarks(&self, rows: &KeptRows, covered: &Covered, span: &Range<u64>) -> Vec<String> {
+        let mut remarks = covered.remarks(self.why_not_kept(rows, span));
+        remarks.extend(self.history.lacks(&self.dataset, span));
+        remarks.extend(self.history.lost_at_stops(&self.dataset, span));
+        remarks.extend(self.remark.clone());
+        remarks
+    }
+
     /// A remark if a span begins before what is kept.
-    fn why_not_kept(
-        &self,
-        [view, ran]: [&RowsSnapshot; 2],
-        coverage: &Arc<Dataset>,
-        span: &Range<u64>,
-    ) -> Option<String> {
-        let Some(kept) = kept_from([view, ran], [&self.dataset, coverage]) else {
+    fn why_not_kept(&self, rows: &KeptRows, span: &Range<u64>) -> Option<String> {
+        let Some(kept) = rows.kept_from() else {
             return Some("nothing is kept yet".to_owned());
         };
         if kept <= span.start {
@@ -221,8 +265,8 @@ impl Kept<'_> {
         let mut remark = format!("nothing is kept from before {}", rfc3339(kept));
         // Counting began within that minute.
         let minute = kept..kept + Resolution::Minute.secs();
-        if minute.end < self.now && ran.minutes_from(coverage) == Some(kept) {
-            let secs = Covered::read(ran, coverage, &self.dataset, &minute).own.secs;
+        if minute.end < self.now && rows.covered_from() == Some(kept) {
+            let secs = rows.covered(&minute).own.secs;
             // A second is cut short by a start or stop.
             if secs > 0 && secs + 1 < Resolution::Minute.secs() {
                 remark += &format!(", and only {secs} s of the minute that began then");
@@ -233,16 +277,10 @@ impl Kept<'_> {
 
     /// Likewise for one row, by step.
     fn steps(&self, question: &LineQuestion) -> Steps {
-        let Self { dataset, history, .. } = self;
-        let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsSnapshot::of_each(history, [dataset, &coverage]);
+        let (dataset, rows) = (&self.dataset, self.rows());
         let mut step = question.step;
-        let plan = ReadPlan::of_steps(&view.parts, dataset, &question.span, &mut step);
-        let covered = Covered::read(&ran, &coverage, dataset, &plan.span);
-        let mut remarks = covered.remarks(self.why_not_kept([&view, &ran], &coverage, &plan.span));
-        remarks.extend(history.lacks(dataset, &plan.span));
-        remarks.extend(history.lost_at_stops(dataset, &plan.span));
-        remarks.extend(self.remark.clone());
+        let plan = ReadPlan::of_steps(&rows.own.parts, dataset, &question.span, &mut step);
+        let mut remarks = self.remarks(&rows, &rows.covered(&plan.span), &plan.span);
 
         let key = question.key.as_ref().map(key_of);
         let wants_histograms = question.metrics.iter().any(Metric::is_percentile);
@@ -254,13 +292,15 @@ impl Kept<'_> {
             sums: !question.metrics.iter().all(Metric::is_percentile),
             histogram_bits: wants_histograms.then(|| plan.resolution.bucket_bits()),
         };
-        let (sums, lacking) = chart_lines::read(view, dataset, &plan, asked);
+        let (sums, lacking) = chart_lines::read(rows.own, dataset, &plan, asked);
         add_new(&mut remarks, &lacking);
         let key = dataset.coverage_key();
         let asked = Asked { key: Some(&key), from, step, sums: true, histogram_bits: None };
-        let mut ran_plan = ReadPlan::of_steps(&ran.parts, &coverage, &plan.span, &mut step.clone());
-        ran_plan.span = plan.span.clone();
-        let (secs, _) = chart_lines::read(ran, &coverage, &ran_plan, asked);
+        let coverage = rows.coverage;
+        let mut covered =
+            ReadPlan::of_steps(&coverage.parts, &COVERAGE, &plan.span, &mut step.clone());
+        covered.span = plan.span.clone();
+        let (secs, _) = chart_lines::read(coverage, &COVERAGE, &covered, asked);
         let secs = secs.into_iter();
         Steps {
             from,
@@ -279,10 +319,7 @@ impl Catalog {
     /// # Errors
     /// As for [`Catalog::report`].
     pub fn kept_from(&self, name: &str) -> Result<Option<u64>, QueryError> {
-        let Kept { dataset, history, .. } = self.kept(name)?;
-        let coverage = Arc::new(Dataset::coverage());
-        let [view, ran] = RowsSnapshot::of_each(history, [&dataset, &coverage]);
-        Ok(kept_from([&view, &ran], [&dataset, &coverage]))
+        Ok(self.kept(name)?.rows().kept_from())
     }
 
     /// A report over a span.
@@ -315,10 +352,8 @@ impl Catalog {
         let mut partial: Vec<String> = Vec::new();
         // Those of the span before first.
         let mut tables = added.into_iter().rev().map(|it| {
-            let mut remarks = it.remarks;
-            add_new(&mut remarks, &it.sums.lacking);
-            remarks.retain(|remark| !partial.contains(remark));
-            partial.extend(remarks);
+            add_new(&mut partial, &it.remarks);
+            add_new(&mut partial, &it.sums.lacking);
             let table = PastTable::new(&definition, it.sums, bits, it.covered_secs, as_of_ms);
             (table, it.span, it.covered_secs)
         });
@@ -390,15 +425,9 @@ impl Catalog {
     /// # Errors
     /// As for [`Catalog::report`].
     pub fn past_lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
-        let (Kept { definition, dataset, .. }, steps) = self.past_steps(name, question)?;
+        let (Kept { definition, dataset, .. }, mut steps) = self.past_steps(name, question)?;
         let bits = steps.resolution.bucket_bits();
-        let spans = steps.sums.into_iter().zip(steps.secs);
-        let spans = spans.map(|(sum, secs)| {
-            // What a process that ended within its first second counted covers none.
-            let is_known = secs > 0 || sum.is_some();
-            is_known.then(|| Span { definition: &definition, secs, sum: sum.unwrap_or_default() })
-        });
-        let spans: Vec<Option<Span<'_>>> = spans.collect();
+        let spans: Vec<Option<Span<'_>>> = steps.spans(&definition).collect();
         let line = |metric: &Metric| {
             let points = spans.iter().map(|span| {
                 let span = span.as_ref()?;
@@ -430,16 +459,9 @@ impl Catalog {
     /// # Errors
     /// As [`Catalog::report`].
     pub fn past_spreads(&self, name: &str, question: &LineQuestion) -> Result<Spreads, QueryError> {
-        let (kept, steps) = self.past_steps(name, question)?;
-        let spans = steps.sums.into_iter().zip(steps.secs);
-        let columns = spans.map(|(sum, secs)| {
-            let is_known = secs > 0 || sum.is_some();
-            let span = Span { definition: &kept.definition, secs, sum: sum.unwrap_or_default() };
-            match is_known {
-                false => (None, 0),
-                true => (span.spread(), span.sum.totals.errors),
-            }
-        });
+        let (kept, mut steps) = self.past_steps(name, question)?;
+        let of_span = |span: Span<'_>| (span.spread(), span.sum.totals.errors);
+        let columns = steps.spans(&kept.definition).map(|it| it.map(of_span).unwrap_or_default());
         let (columns, errors) = columns.unzip();
         Ok(Spreads { from: steps.from, step: steps.step, columns, errors, partial: steps.remarks })
     }
@@ -482,16 +504,6 @@ impl Catalog {
     }
 }
 
-/// Adds the remarks that are not there yet: of a file that cannot be read, neither the rows nor how
-/// long they were counted is known.
-fn add_new(remarks: &mut Vec<String>, more: &[String]) {
-    for remark in more {
-        if !remarks.contains(remark) {
-            remarks.push(remark.clone());
-        }
-    }
-}
-
 /// How long requests were counted in a span.
 pub(super) struct Covered {
     /// Under the requested definition.
@@ -505,14 +517,9 @@ pub(super) struct Covered {
 }
 
 impl Covered {
-    pub(super) fn read(
-        view: &RowsSnapshot,
-        coverage: &Arc<Dataset>,
-        dataset: &Dataset,
-        span: &Range<u64>,
-    ) -> Self {
-        let plan = ReadPlan::new(&view.parts, coverage, span.clone());
-        let sums = Sums::read(view.clone(), coverage, &plan);
+    pub(super) fn read(coverage: &RowsSnapshot, dataset: &Dataset, span: &Range<u64>) -> Self {
+        let plan = ReadPlan::new(&coverage.parts, &COVERAGE, span.clone());
+        let sums = Sums::read(coverage.clone(), &COVERAGE, &plan);
         let (own, others) = (Coverage::default(), Vec::new());
         let mut covered = Self { own, others, ran: 0, lacking: sums.lacking.clone() };
         for (key, row) in &sums.rows.all {

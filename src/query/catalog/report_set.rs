@@ -59,20 +59,13 @@ impl Catalog {
                 }
                 Ok(summary)
             }
-            FormTarget::Table(table) => {
-                Ok(self.make_table(StatusTable::new(form, table, DefinedBy::RunTime)))
-            }
-            FormTarget::Samples(report) => {
-                let table = StatusTable::of_samples(name, report, DefinedBy::RunTime);
-                Ok(self.make_table(table))
+            FormTarget::Table(table, samples) => {
+                let table = StatusTable::new(form, table, samples, DefinedBy::RunTime);
+                let summary = self.table_summary(&table, self.reports_listed());
+                self.tables.write().push(table);
+                Ok(summary)
             }
         }
-    }
-
-    fn make_table(&self, table: StatusTable) -> ReportSummary {
-        let summary = self.table_summary(&table, self.reports_listed());
-        self.tables.write().push(table);
-        summary
     }
 
     /// Drops a report made at run time, even one that exists only on disk because it could not be

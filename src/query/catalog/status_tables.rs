@@ -5,6 +5,8 @@
 
 use std::sync::Arc;
 
+use serde_json::Value as Json;
+
 use super::{Catalog, alerts, answering, releases};
 use crate::input::squid::{Source, sums};
 use crate::profile::definition::{SampleKey, SampleReport};
@@ -13,13 +15,15 @@ use crate::query::error::QueryError;
 use crate::query::question::{FollowStep, SampleQuestion};
 use crate::query::samples;
 use crate::query::tables::{
-    KIND, ReportStatus, Row, SAMPLES, StatusSnapshot, StatusTable, annotation, squid,
+    KIND, ReportStatus, Row, SAMPLES, StatusSnapshot, StatusTable, annotation, int, squid, text,
 };
 use crate::report::DefinedBy;
 use crate::report::definition::Pattern;
 use crate::report::definition::comment::FixedTable;
+use crate::report::definition::native::ReportForm;
 use crate::series::Lines;
 use crate::telemetry::cpu;
+use crate::value::Column;
 
 impl Catalog {
     /// All of them, as listed.
@@ -131,6 +135,15 @@ impl Catalog {
                 let named = equal.iter().find(|(column, _)| column == "tag_name");
                 self.many_calls(&table, named.map(|(_, name)| &**name))
             }
+            FixedTable::Status => {
+                let status = self.status();
+                let value = |column: Column| match &status[&column.name] {
+                    Json::String(build) => text(build.as_str()),
+                    count => int(count.as_u64().unwrap_or_default()),
+                };
+                let row = table.columns(&self.defaults).into_iter().map(value);
+                Ok(self.answer_of(&table, vec![row.collect()]))
+            }
             of => {
                 let rows = self.rows_of(of);
                 let rows = rows.unwrap_or_else(|| table.read(&self.look(), &self.defaults));
@@ -193,7 +206,8 @@ impl Catalog {
             filters: filters.to_vec(),
             window: self.defaults.raw_window,
         };
-        let table = StatusTable::of_samples("", report, DefinedBy::BuiltIn);
+        let form = ReportForm::default();
+        let table = StatusTable::new(&form, FixedTable::Sample, Some(report), DefinedBy::BuiltIn);
         self.profile_answer(&table).map(Some)
     }
 
@@ -244,10 +258,8 @@ impl Catalog {
 
     /// Takes a snapshot of the data.
     fn look(&self) -> StatusSnapshot {
-        // The merger's counts and queue are read before arrivals, so that nothing seems to be
-        // missing.
+        // The merger's counts are read before arrivals, so that nothing seems to be missing.
         let merge = self.status.counters.merge.counts();
-        let ring_depth = self.status.ring.depth();
         let sockets = self.status.counters.total();
         let (mono_ms, unix_ms) = (self.clock.mono_ms(), self.clock.unix_ms());
         let made = self.made_ms.read().clone();
@@ -262,7 +274,6 @@ impl Catalog {
         });
         let reports = reports.collect();
         let families = live.reports.aggregates();
-        let timer_rows = live.pool.timers.len() as u64;
         let strings = &live.pool.strings;
         let strings = (strings.len() as u64, strings.arena_bytes() as u64);
         drop(live);
@@ -274,8 +285,6 @@ impl Catalog {
             started_ms: self.started_ms,
             sockets,
             merge,
-            ring_depth,
-            timer_rows,
             strings,
             process_cpu: cpu::process(),
             receivers_cpu: cpu::threads(|name| name.starts_with("receive-")),

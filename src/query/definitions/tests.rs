@@ -71,7 +71,8 @@ fn reports_over_samples_are_ready_made_and_give_way() {
         assert_eq!(again.tables[0].samples, table.samples);
         let comment = table.create_table("x", &defaults).comment;
         let again = read_form(&ReportForm::of_comment("x", &comment), &defaults);
-        assert_eq!(again, Ok(FormTarget::Samples((**table.samples.as_ref().unwrap()).clone())));
+        let samples = table.samples.as_ref().map(|it| (**it).clone());
+        assert_eq!(again, Ok(FormTarget::Table(FixedTable::Sample, samples)));
     }
 }
 

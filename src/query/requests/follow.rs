@@ -30,7 +30,8 @@ impl RawReader {
         answering(&self.live).pool.requests.next_id() - 1
     }
 
-    /// Returns the next requests after `step.after_id` that match, oldest first.
+    /// Returns the next requests after `step.after_id` that match, oldest first, as streams ask
+    /// repeatedly. Only the conditions of `search` apply, not the limit.
     pub fn follow(&self, search: &RequestSearch, step: FollowStep) -> Followed {
         let mut walk = Walk { after: step.after_id, last: 0, missed: 0, found: Matches::default() };
         self.catch_up(search, step.sample, &mut walk);
@@ -54,7 +55,7 @@ impl RawReader {
             let Some(row) = matcher.find(id) else {
                 return Look::On;
             };
-            walk.found.take(pool, id, &row, step.timers);
+            walk.found.take(pool, id, &row, search.timers);
             match walk.found.rows.len() % SHOWN {
                 0 => Look::Release,
                 _ => Look::On,

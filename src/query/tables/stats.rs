@@ -1,8 +1,8 @@
-//! `status` and `v2_stats`: one row each, with the daemon's counters since its start.
+//! `v2_stats`: one row with the daemon's counters since its start.
 //!
 //! Made from a [`StatusSnapshot`] on a front end's thread.
 
-use super::{Row, StatusSnapshot, float, int, text};
+use super::{StatusSnapshot, float, int, text};
 use crate::input::record::RejectReason;
 use crate::telemetry::SocketCounters;
 use crate::telemetry::cpu::CpuTimes;
@@ -22,21 +22,6 @@ pub(in crate::query) fn refusals(sockets: &SocketCounters) -> (u64, u64) {
     let undecodable = sum(RejectReason::is_malformed);
     let decoded = sockets.datagrams_invalid.total() - undecodable - sum(RejectReason::is_unread);
     (undecodable, decoded + sockets.requests_invalid.total())
-}
-
-/// Returns Pinba's own counters, and what was lost in all.
-pub(super) fn status(look: &StatusSnapshot) -> Row {
-    let (_, not_accepted) = refusals(&look.sockets);
-    vec![
-        int(look.ring_depth),
-        int(look.timer_rows),
-        int(look.sockets.requests_overwritten.get()),
-        int(look.sockets.datagrams_invalid.total()),
-        int(not_accepted),
-        text(BUILD),
-        int(look.strings.0),
-        int(look.sockets.lost()),
-    ]
 }
 
 /// Returns pinba2's counters, those that have a counterpart here.

@@ -32,7 +32,7 @@ pub(super) static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| {
 
 /// The kind of events that a table is about.
 fn kind_of(table: &str) -> Option<Kind> {
-    Kind::ALL.into_iter().find(|kind| table.contains(kind.word()))
+    Kind::ALL.into_iter().find(|kind| table.contains(kind.name()))
 }
 
 /// Which events of its kind a table has.

@@ -1,20 +1,18 @@
 //! A GET: an address with its parameters, over pools with some rows in them. An answer never is an
 //! error of the server, and what says that it is JSON is.
 
-use std::sync::Arc;
-
 use axum::body::Body;
 use axum::http::{Request, StatusCode, Uri};
 
 use super::live;
-use crate::http::{Answers, fuzz::Router};
+use crate::http::fuzz::Router;
 
 /// The longest head that a connection reads, and more: `http::request_checks` bounds the address
 /// itself.
 const BYTES_MAX: usize = 16 << 10;
 
 thread_local! {
-    static ROUTER: Router = Router::new(Answers::new(Arc::new(live::catalog())));
+    static ROUTER: Router = Router::new(live::catalog());
 }
 
 /// Any bytes: a line with the target, perhaps a line with what is accepted.

@@ -20,7 +20,7 @@ use super::Catalog;
 use crate::clock::rfc3339;
 use crate::history::parquet::Want as Columns;
 use crate::history::{
-    Coverage, Dataset, Earlier, Gain, History, Part, Resolution, Row, UnflushedRows,
+    COVERAGE, Coverage, Dataset, Earlier, Gain, History, Part, Resolution, Row, UnflushedRows,
 };
 use crate::merger::answering;
 use crate::pool::strings::OTHER_TEXT;
@@ -72,7 +72,6 @@ impl Refill {
         let is_read = earlier.is_some() || history.is_none();
         // And whether rows were found.
         let mut spans: Vec<(Lost, bool)> = lost.iter().map(|&lost| (lost, false)).collect();
-        let coverage = Arc::new(Dataset::coverage());
         let mut rows = UnflushedRows::default();
         let mut longest = 0;
         for report in reports {
@@ -85,7 +84,7 @@ impl Refill {
                 let begin = Resolution::Minute.begin(lost.end.saturating_sub(window));
                 let lost = (*lost, begin);
                 *is_found |= copy(earlier, &dataset, lost, &mut rows, |_| true);
-                *is_found |= copy(earlier, &coverage, lost, &mut rows, |key| *key == *own);
+                *is_found |= copy(earlier, &COVERAGE, lost, &mut rows, |key| *key == *own);
             }
             if rows.bytes() > BYTES_MAX {
                 rows.shrink(BYTES_MAX);
@@ -195,7 +194,7 @@ impl Refill {
         let own = Dataset::of(of, self.error_status).coverage_key();
         let Range { start, end } = self.filled.clone();
         let mut first = end;
-        self.rows.rows(&Dataset::coverage(), 0..u64::MAX, |row| {
+        self.rows.rows(&COVERAGE, 0..u64::MAX, |row| {
             if *row.key == *own {
                 first = first.min(row.time);
             }
@@ -296,7 +295,7 @@ impl Refill {
         let ends = self.lost.iter().map(|lost| lost.end);
         let begun = ends.max().unwrap_or(now).min(now);
         let (mut first, mut later) = (now, 0);
-        self.rows.rows(&Dataset::coverage(), span, |row| {
+        self.rows.rows(&COVERAGE, span, |row| {
             if *row.key == *own {
                 let secs = Coverage::of(&row.gain.sum.totals).secs;
                 let before = secs.min(begun.saturating_sub(row.time));

@@ -11,7 +11,6 @@ use ahash::RandomState;
 use serde_json::{Map, Value as Json, json};
 
 use super::Catalog;
-use super::{Covered, Kept};
 use crate::alert::engine::Engine;
 use crate::alert::objective::{Count, Objective};
 use crate::alert::refill::{Counts, Past};
@@ -19,10 +18,8 @@ use crate::alert::rule::Rule;
 use crate::alert::state::{Event, Phase, RowKey};
 use crate::alert::windows::{Gain, ReportGain, RowGain};
 use crate::clock::rfc3339;
-use crate::history::read_plan::ReadPlan;
-use crate::history::read_unit::RowsSnapshot;
+use crate::history::Resolution;
 use crate::history::sums::Sums;
-use crate::history::{Dataset, Resolution};
 use crate::limits::{ALERT_REPLAY_BYTES_MAX, ALERT_REPLAY_MS_MAX};
 use crate::query::error::QueryError;
 use crate::report::encoded_gain::Sum;
@@ -51,14 +48,10 @@ impl Catalog {
         let mut reports: Vec<&str> = whole.iter().map(|it| it.entry.report.as_str()).collect();
         reports.sort_unstable();
         reports.dedup();
-        let coverage = Arc::new(Dataset::coverage());
         let mut kept = Vec::new();
         for (at, report) in reports.iter().enumerate() {
             match self.kept(report) {
-                Ok(it) => {
-                    let [view, ran] = RowsSnapshot::of_each(it.history, [&it.dataset, &coverage]);
-                    kept.push((*report, it.dataset, view, ran));
-                }
+                Ok(it) => kept.push((*report, it.rows())),
                 // The others are played: rules without gain are not judged.
                 Err(QueryError::NoHistory(why)) if !kept.is_empty() || at + 1 < reports.len() => {
                     partial.push(why);
@@ -71,7 +64,7 @@ impl Catalog {
         let give_up = self.clock.mono_ms() + ALERT_REPLAY_MS_MAX;
         let mut timed_out = None;
         // Before that there is nothing to play.
-        let begins = kept.iter().filter_map(|(.., ran)| ran.minutes_from(&coverage));
+        let begins = kept.iter().filter_map(|(_, rows)| rows.covered_from());
         let start = begins.min().unwrap_or(span.end).max(span.start);
         let minutes = start - start % MINUTE..span.end - span.end % MINUTE;
         for minute in minutes.step_by(MINUTE as usize) {
@@ -85,16 +78,16 @@ impl Catalog {
                 break;
             }
             let mut gain = Gain { unix: minute, secs: MINUTE, ..Gain::default() };
-            for (report, dataset, view, ran) in &kept {
-                let plan = ReadPlan::new(&view.parts, dataset, minute..minute + MINUTE);
+            for (report, rows) in &kept {
+                let plan = rows.plan(minute..minute + MINUTE);
                 if plan.resolution != Resolution::Minute || plan.span != (minute..minute + MINUTE) {
                     continue;
                 }
-                let covered = Covered::read(ran, &coverage, dataset, &plan.span).own.secs;
+                let covered = rows.covered(&plan.span).own.secs;
                 // Reports are counted together.
                 gain.covered_secs = gain.covered_secs.max(covered.min(MINUTE));
                 if covered > 0 {
-                    let sums = Sums::read(view.clone(), dataset, &plan);
+                    let sums = rows.sums(&plan);
                     gain.reports.push(gained(report, &sums, &whole, &mut partial));
                     let objectives = Objective::each(&whole).into_iter();
                     for objective in objectives.filter(|it| it.entry.report == *report) {
@@ -121,17 +114,16 @@ impl Past for Catalog {
         if self.status.history.as_ref().is_some_and(|it| it.why_off().is_some()) {
             return None;
         }
-        let Ok(Kept { dataset, history, .. }) = self.kept(&objective.entry.report) else {
+        let Ok(kept) = self.kept(&objective.entry.report) else {
             return Some(None);
         };
-        let (coverage, objective) = (Arc::new(Dataset::coverage()), Arc::clone(objective));
-        let [view, ran] = RowsSnapshot::of_each(history, [&dataset, &coverage]);
+        let (rows, objective) = (kept.rows(), Arc::clone(objective));
         Some(Some(Box::new(move |span| {
-            let plan = ReadPlan::new(&view.parts, &dataset, span.clone());
-            let covered = Covered::read(&ran, &coverage, &dataset, &plan.span).own.secs;
+            let plan = rows.plan(span.clone());
+            let covered = rows.covered(&plan.span).own.secs;
             let mut count = Count::default();
             if plan.span.start == span.start && covered > 0 {
-                count = counted(&objective, &Sums::read(view.clone(), &dataset, &plan));
+                count = counted(&objective, &rows.sums(&plan));
                 count.covered_secs = covered.min(plan.span.end - plan.span.start);
             }
             (count, plan.span.end)

@@ -19,23 +19,21 @@ use datafusion::logical_expr::{ColumnarValue, Volatility, create_udf};
 use datafusion::prelude::{ident, lit};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
-use self::first::{First, Key, Order};
+use self::first::{First, Key, Order, name_of};
 use super::{Catalog, Covered};
 use crate::clock::rfc3339;
 use crate::config::rewrite::TEXT_FIELDS;
-use crate::history::Dataset;
 use crate::history::parquet::ReadAs;
 use crate::history::read_unit::RowsSnapshot;
 use crate::history::requests::{REQUEST, REQUEST_TAG, RequestsSnapshot, TIMER};
 use crate::history::scan::condition::physical;
 use crate::history::scan::{Scan, Wanted};
 use crate::history::sql_columns::{Form, View, of_live};
+use crate::history::{COVERAGE, Dataset};
 use crate::pool::resolved::{Rusage, Timer};
 use crate::query::answer::{RequestDetail, RequestPage, TimerDetail};
 use crate::query::error::QueryError;
-use crate::query::question::{
-    NUMBER_FIELDS, NumberField, RequestName, RequestQuestion, RequestSearch,
-};
+use crate::query::question::{NumberField, RequestName, RequestQuestion, RequestSearch};
 use crate::query::requests::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
 use crate::query::table::{Rows, Table};
 use crate::report::definition::comment::FixedTable;
@@ -88,12 +86,12 @@ impl Catalog {
         }
         let mut timers = Vec::new();
         if search.timers {
-            let names = rows.iter().map(|(key, _)| key.name(order));
+            let names = rows.iter().map(|(key, _)| key.name);
             timers = timers_of(&at, names, &mut partial);
             is_full |= timers.len() < rows.len();
             rows.truncate(timers.len());
         }
-        let last = rows.last().map(|(key, _)| key.name(order));
+        let last = rows.last().map(|(key, _)| key.name);
         Ok(RequestPage {
             as_of_ms: self.clock.unix_ms(),
             table: self.past_table(rows.into_iter().map(|(_, row)| row).collect()),
@@ -138,10 +136,9 @@ impl Catalog {
                 }
             }
         }
-        let coverage = Arc::new(Dataset::coverage());
-        let ran = RowsSnapshot::of(history, &coverage);
         let requests = Dataset::raw(REQUEST);
-        let lost = Covered::read(&ran, &coverage, &requests, span).own;
+        let coverage = RowsSnapshot::of(history, &COVERAGE);
+        let lost = Covered::read(&coverage, &requests, span).own;
         if lost.missed > 0 {
             lacking.push(numbered(
                 lost.missed,
@@ -191,7 +188,7 @@ impl Catalog {
             if batch.num_rows() == 0 {
                 continue;
             }
-            let name = Key::of(&batch, 0, Order::Newest).name(Order::Newest);
+            let name = name_of(&batch, 0);
             let mut lacking = Vec::new();
             let timers = timers_of(&at, [name], &mut lacking).pop();
             let mut tags = Vec::new();
@@ -276,7 +273,7 @@ fn conditions((span, question): (&Range<u64>, &RequestQuestion)) -> Vec<Expr> {
     all.extend(numbers.iter().map(|&(field, wanted)| {
         let name = match field {
             NumberField::Timestamp => RECEIVED,
-            field => NUMBER_FIELDS[field as usize].0,
+            field => field.name(),
         };
         is(name, wanted)
     }));

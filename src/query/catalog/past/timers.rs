@@ -109,8 +109,7 @@ fn requests_of(
         Found { origin, timers, weight }
     });
     let (found, is_full) = first.finish();
-    let name = |key: &Key| key.name(Order::Shuffled);
-    let oldest = found.iter().map(|(key, _)| name(key).received).min();
+    let oldest = found.iter().map(|(key, _)| key.name.received).min();
     let last = found.last().filter(|_| is_full);
     let each = last.map(|(key, _)| key.stands_for());
     let is_weighed = found.iter().any(|(_, it)| it.weight > 1.0);
@@ -124,10 +123,9 @@ fn requests_of(
         sample_of: each.map(|each| (found.len() as f64 * each).round() as u64),
         stands_for: is_weighed.then(|| (weight * each.unwrap_or(1.0)).round() as u64),
     };
-    let named = found.into_iter().map(|(key, found)| {
-        let name = name(&key);
-        ((name.run.cast_signed(), name.id.cast_signed()), found)
-    });
+    let named = found
+        .into_iter()
+        .map(|(Key { name, .. }, found)| ((name.run.cast_signed(), name.id.cast_signed()), found));
     (named.collect(), scanned)
 }
 

@@ -14,8 +14,10 @@ use datafusion::arrow::datatypes::{DataType, Int64Type};
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::physical_expr::PhysicalExpr;
 use datafusion::physical_expr::expressions::{
-    BinaryExpr, Column as Place, DynamicFilterPhysicalExpr, lit as number,
+    BinaryExpr, DynamicFilterPhysicalExpr, lit as number,
 };
+use datafusion::physical_expr::utils::collect_columns;
+use datafusion::prelude::ident;
 
 use super::{ID, RECEIVED, RUN, TIME, computed, conditions, int, reader};
 use crate::clock::rfc3339;
@@ -59,65 +61,58 @@ fn shuffled_rows() -> Expr {
 
 /// The sort key of requests: the largest come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::query::catalog) struct Key([i64; 4]);
+pub(in crate::query::catalog) struct Key {
+    /// By the order; equal ones come by their names.
+    rank: i64,
+    pub(in crate::query::catalog) name: RequestName,
+}
 
 impl Key {
-    pub(super) fn of(batch: &RecordBatch, row: usize, order: Order) -> Self {
-        let [time, received, run, id] = [TIME, RECEIVED, RUN, ID].map(|name| int(batch, name, row));
-        match order {
-            Order::Newest => Self([received, run, id, 0]),
-            Order::Slowest => Self([time, received, run, id]),
-            Order::Shuffled => Self([shuffled(run, id), received, run, id]),
-        }
-    }
-
-    pub(in crate::query::catalog) fn name(self, order: Order) -> RequestName {
-        let Self(numbers) = self;
-        let at = usize::from(order != Order::Newest);
-        let [received, run, id] = [at, at + 1, at + 2].map(|at| numbers[at].cast_unsigned());
-        RequestName { received, run, id }
+    fn of(batch: &RecordBatch, row: usize, order: Order) -> Self {
+        let name = name_of(batch, row);
+        let rank = match order {
+            Order::Newest => name.received.cast_signed(),
+            Order::Slowest => int(batch, TIME, row),
+            Order::Shuffled => shuffled(name.run.cast_signed(), name.id.cast_signed()),
+        };
+        Self { rank, name }
     }
 
     /// For a shuffled order, the weight of each request down to this one.
     pub(in crate::query::catalog) fn stands_for(self) -> f64 {
-        let Self([least, ..]) = self;
-        SHUFFLED_END as f64 / (SHUFFLED_END - least) as f64
+        SHUFFLED_END as f64 / (SHUFFLED_END - self.rank) as f64
     }
+}
+
+pub(super) fn name_of(batch: &RecordBatch, row: usize) -> RequestName {
+    let [received, run, id] = [RECEIVED, RUN, ID].map(|name| int(batch, name, row).cast_unsigned());
+    RequestName { received, run, id }
 }
 
 /// The key below which requests are not wanted any more.
 struct Floor {
     condition: Arc<DynamicFilterPhysicalExpr>,
-    first: Arc<dyn PhysicalExpr>,
+    rank: Arc<dyn PhysicalExpr>,
     key: Option<Key>,
 }
 
 impl Floor {
     fn new(order: Order) -> Self {
-        let columns = match order {
-            Order::Newest => &[RECEIVED][..],
-            Order::Slowest => &[TIME],
-            Order::Shuffled => &[RUN, ID],
+        let rank = match order {
+            Order::Newest => ident(RECEIVED),
+            Order::Slowest => ident(TIME),
+            Order::Shuffled => shuffled_rows(),
         };
-        let schema = View::stored(REQUEST).schema;
-        let column = |name: &&str| {
-            let place = schema.index_of(name).unwrap_or_default();
-            Arc::new(Place::new(name, place)) as Arc<dyn PhysicalExpr>
-        };
-        let columns: Vec<_> = columns.iter().map(column).collect();
-        let first = match order {
-            Order::Newest | Order::Slowest => Arc::clone(&columns[0]),
-            Order::Shuffled => physical(&shuffled_rows(), &schema)
-                .expect("the function is one of columns that there are"),
-        };
+        let rank = physical(&rank, &View::stored(REQUEST).schema);
+        let rank = rank.expect("it is made of columns that there are");
+        let columns = collect_columns(&rank).into_iter().map(|it| Arc::new(it) as _).collect();
         let condition = DynamicFilterPhysicalExpr::new(columns, number(true));
-        Self { condition: Arc::new(condition), first, key: None }
+        Self { condition: Arc::new(condition), rank, key: None }
     }
 
     fn raise(&mut self, key: Key) {
         self.key = Some(key);
-        let Key([least, ..]) = key;
-        let above = BinaryExpr::new(Arc::clone(&self.first), Operator::GtEq, number(least));
+        let above = BinaryExpr::new(Arc::clone(&self.rank), Operator::GtEq, number(key.rank));
         // Undecidable ones are kept.
         let _told = self.condition.update(Arc::new(above));
     }
