@@ -112,9 +112,7 @@ impl SecondLogWriter {
     }
 
     /// Sets the byte budget of log and directory: what the directory uses now, plus `more`.
-    /// `reports` is how many reports they are read for.
-    pub(super) fn allow(&mut self, more: usize, reports: usize) {
-        self.directory.expect(self.log.keys, reports);
+    pub(super) fn allow(&mut self, more: usize) {
         self.bytes_max = self.directory.bytes() + more;
     }
 
