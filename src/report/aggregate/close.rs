@@ -30,22 +30,12 @@ const PLACES_AT_ONCE: usize = if cfg!(test) { 64 } else { 1 << 16 };
 const EMPTIED_SHARE: usize = 8;
 
 /// How far an ended tick is closed, as long as there is room for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::report) enum Closing {
-    /// Slots are being settled, if the tick has ended; those so far need no more bytes than this.
-    Settling(usize),
-    /// All slots need no more bytes than this.
-    Settled(usize),
-    /// There is room for them: slots are being written to the tick log.
-    Writing,
-    /// No slot is left.
-    Closed,
-}
-
-impl Default for Closing {
-    fn default() -> Self {
-        Self::Settling(0)
-    }
+#[derive(Debug, Default)]
+pub(in crate::report) struct Closing {
+    /// Closing the slots that are settled so far needs no more bytes than this.
+    bytes: usize,
+    /// Whether there is room for all slots: they are being written to the tick log.
+    pub(in crate::report) is_writing: bool,
 }
 
 /// Bytes still available to closed ticks.
@@ -201,28 +191,24 @@ impl Aggregate {
         }
     }
 
-    /// Takes up to `slots` slots of the ended tick one step further; returns how far it is now.
-    pub(in crate::report) fn close_some(
+    /// Settles up to `slots` further slots of the ended tick. Returns the bytes that closing them all
+    /// needs at most, once all are settled.
+    pub(in crate::report) fn settle_some(
         &mut self,
         slots: usize,
         strings: &StringInterner,
-    ) -> Closing {
-        let closing = self.closing;
-        self.closing = match closing {
-            Closing::Settling(bytes) => {
-                let begin = self.groups.cut;
-                let is_left = self.cut_some(slots, strings);
-                let end = if is_left { self.groups.cut } else { self.groups.slots_used };
-                let more = (begin..end).map(|at| self.groups.closing_bytes(at));
-                let bytes = bytes + more.sum::<usize>();
-                if is_left { Closing::Settling(bytes) } else { Closing::Settled(bytes) }
-            }
-            Closing::Writing if self.close_slots(slots) => Closing::Writing,
-            Closing::Writing if self.groups.free_some_slots(FREED_AT_ONCE) => Closing::Writing,
-            Closing::Writing => Closing::Closed,
-            done => done,
-        };
-        self.closing
+    ) -> Option<usize> {
+        let begin = self.groups.cut;
+        let is_left = self.cut_some(slots, strings);
+        let end = if is_left { self.groups.cut } else { self.groups.slots_used };
+        let more = (begin..end).map(|at| self.groups.closing_bytes(at));
+        self.closing.bytes += more.sum::<usize>();
+        (!is_left).then_some(self.closing.bytes)
+    }
+
+    /// Closes up to `slots` settled slots, then frees some; returns false if nothing is left to do.
+    pub(in crate::report) fn close_some(&mut self, slots: usize) -> bool {
+        self.close_slots(slots) || self.groups.free_some_slots(FREED_AT_ONCE)
     }
 
     /// Closes up to `slots` settled slots; returns false if there is none left.

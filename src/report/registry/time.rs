@@ -14,7 +14,7 @@ use std::time::Instant;
 use super::Reports;
 use crate::instruments::Instrument;
 use crate::pool::Pool;
-use crate::report::aggregate::close::{Allowance, Closing, SLOTS_AT_ONCE, close_together};
+use crate::report::aggregate::close::{Allowance, SLOTS_AT_ONCE, close_together};
 use crate::report::aggregate::{Aggregate, Memory};
 use crate::report::budget::Budget;
 use crate::report::window::Ticks;
@@ -72,27 +72,25 @@ impl Reports {
     /// it needs more than its share of the room. Returns the number of ticks that ended.
     fn close_some(&mut self, now_ms: u64, due: usize, pool: &mut Pool) -> usize {
         let Some(first) = self.live().find(|it| it.is_due(now_ms)) else { return 0 };
-        match first.close_some(SLOTS_AT_ONCE, &pool.strings) {
-            Closing::Settling(_) | Closing::Writing => 0,
-            Closing::Settled(bytes) => {
-                let ticks = first.scope.ticks;
-                let all = self.aggregates.iter().flatten().map(|it| &**it);
-                let share = allowance(ticks, all, &self.budget).share(1, due);
-                if share.has(bytes) {
-                    let first = self.live().find(|it| it.is_due(now_ms));
-                    first.into_iter().for_each(|it| it.closing = Closing::Writing);
-                    return 0;
-                }
+        if !first.closing.is_writing {
+            let Some(bytes) = first.settle_some(SLOTS_AT_ONCE, &pool.strings) else { return 0 };
+            let ticks = first.scope.ticks;
+            let all = self.aggregates.iter().flatten().map(|it| &**it);
+            if !allowance(ticks, all, &self.budget).share(1, due).has(bytes) {
                 self.end_ticks(now_ms, pool, |_, it| !it.is_filling && it.is_due(now_ms));
-                due
+                return due;
             }
-            Closing::Closed => {
-                first.end_tick();
-                first.begin_tick(now_ms, &mut pool.strings);
-                self.budget.ticks_closed();
-                1
-            }
+            let first = self.live().find(|it| it.is_due(now_ms));
+            first.into_iter().for_each(|it| it.closing.is_writing = true);
+            return 0;
         }
+        if first.close_some(SLOTS_AT_ONCE) {
+            return 0;
+        }
+        first.end_tick();
+        first.begin_tick(now_ms, &mut pool.strings);
+        self.budget.ticks_closed();
+        1
     }
 
     /// Ends the running ticks of aggregates for which `is_due` returns true, together.
