@@ -23,10 +23,9 @@
 //!    it is stored. Tick logs, seconds, files of history and what the fleet is asked for have it
 //!    then.
 //! 2. `arrivals.rs`: what a request adds to it.
-//! 3. `groups.rs`: its sum in the running tick, in `Groups::count`.
-//! 4. `columns.txt`: the columns that show it.
-//! 5. `state/records.rs`: another version, since an older snapshot has fewer sums.
-//! 6. `clickhouse/tables.rs` and `clickhouse/views.rs`: its column there.
+//! 3. `columns.txt`: the columns that show it.
+//! 4. `state/records.rs`: another version, since an older snapshot has fewer sums.
+//! 5. `clickhouse/tables.rs` and `clickhouse/views.rs`: its column there.
 //!
 //! `series/metric.rs` and `metrics/rows.rs` list what is drawn and what is scraped. That all front
 //! ends show the columns that are declared is what `tests/it/mysql/columns.rs` is for.

@@ -91,6 +91,7 @@ macro_rules! measures {
                 narrow.has_room().then_some(narrow)
             }
 
+            #[inline]
             pub(crate) fn add(&mut self, other: &Self) {
                 $(self.$field += other.$field;)*
             }
