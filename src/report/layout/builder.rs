@@ -155,9 +155,9 @@ impl LayoutBuilder<'_> {
         Some(match line.source {
             "median" => Cell::Quantile(0),
             "covered" => Cell::TimeInterval,
-            "time_min" => Cell::TimeMin,
-            "time_max" => Cell::TimeMax,
-            "memory_peak_max" => Cell::MemoryPeakMax,
+            "time_min" => Cell::Extreme(0, Unit::Seconds),
+            "time_max" => Cell::Extreme(1, Unit::Seconds),
+            "memory_peak_max" => Cell::Extreme(2, Unit::Bytes),
             "segment" => Cell::Segment,
             sum => {
                 let name = sum.split(['/', '%']).next()?;
@@ -230,6 +230,6 @@ const fn key_length(source: &KeySource, defaults: &Defaults) -> u16 {
 fn is_rusage(cell: &Cell) -> bool {
     match cell {
         Cell::Sum(of, _) | Cell::PerSec(of, ..) | Cell::Percent(of, _) => of.is_rusage(),
-        cell => matches!(cell, Cell::MemoryPeakMax),
+        cell => matches!(cell, Cell::Extreme(_, Unit::Bytes)),
     }
 }
