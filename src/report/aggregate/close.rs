@@ -53,9 +53,9 @@ impl Allowance {
         bytes <= self.all.min(self.histograms)
     }
 
-    fn take(&mut self, all: usize, histograms: usize) {
-        self.all = self.all.saturating_sub(all);
-        self.histograms = self.histograms.saturating_sub(histograms);
+    fn minus(self, less: Self) -> Self {
+        let all = self.all.saturating_sub(less.all);
+        Self { all, histograms: self.histograms.saturating_sub(less.histograms) }
     }
 
     /// `part` of `whole` of it.
@@ -68,7 +68,7 @@ impl Allowance {
 /// Closes the running ticks of aggregates, which end together, within an allowance.
 pub(in crate::report) fn close_together(
     aggregates: &mut [&mut Aggregate],
-    mut allowance: Allowance,
+    allowance: Allowance,
     memory: &mut Memory<'_>,
 ) {
     for aggregate in &mut *aggregates {
@@ -78,11 +78,14 @@ pub(in crate::report) fn close_together(
     let most = || costs.iter().flatten().sum();
     if !allowance.has(most()) {
         // The overflow targets need entries too.
-        let kept = allowance.share(1, 4);
-        allowance.take(kept.all, kept.histograms);
-        let mut rest = close_within(aggregates, &costs, allowance, memory);
-        rest.all += kept.all;
-        rest.histograms += kept.histograms;
+        let part = allowance.share(3, 4);
+        let rest = by_level(aggregates, &costs, (0..LEVELS).rev(), part, |it, level, left| {
+            it.walk_level(level, memory, |it, at, memory| {
+                !it.is_target(at)
+                    && (it.close_slot_within(at, left) || it.overflow_slot(at, false, memory))
+            });
+        });
+        let mut rest = allowance.minus(part.minus(rest));
         for aggregate in &mut *aggregates {
             aggregate.close_targets(&mut rest, memory);
         }
@@ -93,31 +96,28 @@ pub(in crate::report) fn close_together(
     }
 }
 
-/// Closes or overflows all slots except overflow targets, which have these costs, from the highest
-/// level down; returns the rest of the allowance.
-fn close_within(
+/// Calls `each` for every level and aggregate with costs there, with a part of the bytes that is
+/// as large as its part of these costs, from which it takes; returns the rest.
+pub(super) fn by_level(
     aggregates: &mut [&mut Aggregate],
     costs: &[[usize; LEVELS]],
-    mut allowance: Allowance,
-    memory: &mut Memory<'_>,
+    levels: impl Iterator<Item = usize>,
+    mut bytes: Allowance,
+    mut each: impl FnMut(&mut Aggregate, usize, &mut Allowance),
 ) -> Allowance {
-    for level in (0..LEVELS).rev() {
+    for level in levels {
         let mut whole: usize = costs.iter().map(|costs| costs[level]).sum();
         for (aggregate, costs) in aggregates.iter_mut().zip(costs) {
-            if costs[level] == 0 {
-                continue;
+            if costs[level] > 0 {
+                let share = bytes.share(costs[level], whole);
+                let mut left = share;
+                each(aggregate, level, &mut left);
+                bytes = bytes.minus(share.minus(left));
+                whole -= costs[level];
             }
-            let share = allowance.share(costs[level], whole);
-            let mut left = share;
-            aggregate.walk_level(level, memory, |it, at, memory| {
-                !it.is_target(at)
-                    && (it.close_slot_within(at, &mut left) || it.overflow_slot(at, false, memory))
-            });
-            allowance.take(share.all - left.all, share.histograms - left.histograms);
-            whole -= costs[level];
         }
     }
-    allowance
+    bytes
 }
 
 impl Aggregate {
@@ -276,12 +276,11 @@ impl Aggregate {
         if !fits {
             return false;
         }
-        let (closed, histograms) = (self.closed_bytes(), self.groups.histogram_bytes);
+        let closed =
+            |it: &Self| Allowance { all: it.closed_bytes(), histograms: it.groups.histogram_bytes };
+        let before = closed(self);
         self.close_slot(at, true);
-        allowance.take(
-            self.closed_bytes().saturating_sub(closed),
-            self.groups.histogram_bytes.saturating_sub(histograms),
-        );
+        *allowance = allowance.minus(closed(self).minus(before));
         true
     }
 

@@ -13,6 +13,7 @@ use std::collections::HashSet;
 
 use ahash::RandomState;
 
+use super::close::{Allowance, by_level};
 use super::{Aggregate, Memory};
 use crate::pool::strings::{NONE, OTHER};
 use crate::report::budget::Budget;
@@ -53,7 +54,7 @@ pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut
         aggregate.settle(memory);
     }
     // What was settled may take more than before, in all slots at once.
-    let Some(mut wanted) = memory.budget.excess() else { return };
+    let Some(wanted) = memory.budget.excess() else { return };
     memory.budget.exceeded();
     let frees = |it: &&mut Aggregate| it.costs(Groups::slot_bytes);
     let frees: Vec<_> = aggregates.iter().map(frees).collect();
@@ -62,18 +63,12 @@ pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut
         memory.budget.looked();
         return;
     }
-    for level in 0..LEVELS {
-        let mut whole: usize = frees.iter().map(|frees| frees[level]).sum();
-        for (aggregate, frees) in aggregates.iter_mut().zip(&frees) {
-            if frees[level] == 0 || wanted == 0 {
-                continue;
-            }
-            let share = (wanted as u128 * frees[level] as u128 / whole as u128) as usize;
-            let freed = aggregate.overflow_level(level, share.max(1), memory);
-            wanted -= freed.min(wanted);
-            whole -= frees[level];
+    let wanted = Allowance { all: wanted, histograms: 0 };
+    by_level(aggregates, &frees, 0..LEVELS, wanted, |it, level, left| {
+        if left.all > 0 {
+            it.overflow_level(level, left, memory);
         }
-    }
+    });
     memory.budget.looked();
 }
 
@@ -153,18 +148,16 @@ impl Aggregate {
         true
     }
 
-    /// Overflows slots of a level until this many bytes are free; returns how many were freed.
-    fn overflow_level(&mut self, level: usize, wanted: usize, memory: &mut Memory<'_>) -> usize {
-        let mut freed = 0;
+    /// Overflows slots of a level until nothing is left of the bytes to be freed.
+    fn overflow_level(&mut self, level: usize, left: &mut Allowance, memory: &mut Memory<'_>) {
         self.walk_level(level, memory, |it, at, memory| {
             let bytes = it.groups.slot_bytes(at);
-            let gone = freed < wanted && !it.is_target(at) && it.overflow_slot(at, false, memory);
-            freed += if gone { bytes } else { 0 };
+            let gone = left.all > 0 && !it.is_target(at) && it.overflow_slot(at, false, memory);
+            left.all -= if gone { bytes.min(left.all) } else { 0 };
             gone
         });
         self.groups.give_slots_back();
         self.charge(memory.budget);
-        freed
     }
 
     /// Whether slot `at` belongs to an overflow target.
