@@ -171,12 +171,6 @@ impl Aggregate {
         self.charge(memory.budget);
     }
 
-    /// Starts or ends a second log; earlier gains have been [taken](Self::take_second_log).
-    pub(super) fn watch(&mut self, new: Option<SecondLogWriter>) {
-        self.groups.is_watched = new.is_some();
-        self.second_log = new;
-    }
-
     /// Gains of groups since the last call; `None` if nobody reads them. `is_over`: the second has
     /// ended.
     pub(super) fn take_second_log(

@@ -81,8 +81,6 @@ pub(super) struct Groups {
     pub(super) slots_used: usize,
     /// Most slots in use in this tick.
     slots_peak: usize,
-    /// Whether somebody reads gains by second.
-    pub(super) is_watched: bool,
     /// Slots before this one have been cut in the ending second.
     pub(super) cut: usize,
     /// Between pieces of a cut: room for the samples of a group.
@@ -327,10 +325,8 @@ impl Groups {
 
     /// Settles samples for which slot `at` has no room until the second is cut.
     fn settle_early(&mut self, at: usize, pairs: impl IntoIterator<Item = (u32, u64)>) {
-        let is_watched = self.is_watched;
         self.change_slot(at, |slot| {
-            let to = if is_watched { &mut slot.second } else { &mut slot.histogram };
-            pairs.into_iter().for_each(|(bucket, count)| to.add(bucket, count));
+            pairs.into_iter().for_each(|(bucket, count)| slot.second.add(bucket, count));
         });
     }
 

@@ -321,8 +321,9 @@ impl Reports {
             let keys = aggregate.scope.group_keys.len();
             if anew || (reports > 0) != aggregate.second_log.is_some() {
                 self.watch.count += 1;
+                // Earlier gains have been taken.
                 let new = || SecondLogWriter::new(self.watch.count, keys, &pool.strings);
-                aggregate.watch((reports > 0).then(new));
+                aggregate.second_log = (reports > 0).then(new);
             }
             if let Some(log) = &mut aggregate.second_log {
                 log.directory.expect(keys, reports);
