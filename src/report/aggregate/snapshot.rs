@@ -348,7 +348,7 @@ impl AggregateRestore {
             check(saved.extremes.len() as u64 <= ticks, "a group has too many ticks")?;
             for (tick, seen) in &saved.extremes {
                 check(*tick <= self.aggregate.tick.tick, "a tick lies in the future")?;
-                self.aggregate.groups.extremes.restore(id, *tick, seen);
+                self.aggregate.groups.extremes.add(id, *tick, seen);
             }
         }
         Ok(())
