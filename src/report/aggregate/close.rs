@@ -34,8 +34,8 @@ const EMPTIED_SHARE: usize = 8;
 pub(in crate::report) struct Closing {
     /// Closing the slots that are settled so far needs no more bytes than this.
     bytes: usize,
-    /// Whether there is room for all slots: they are being written to the tick log.
-    pub(in crate::report) is_writing: bool,
+    /// Whether all slots are settled: if there is room, they are being written to the tick log.
+    pub(in crate::report) is_settled: bool,
 }
 
 /// Bytes still available to closed ticks.
@@ -203,6 +203,7 @@ impl Aggregate {
         let end = if is_left { self.groups.cut } else { self.groups.slots_used };
         let more = (begin..end).map(|at| self.groups.closing_bytes(at));
         self.closing.bytes += more.sum::<usize>();
+        self.closing.is_settled = !is_left;
         (!is_left).then_some(self.closing.bytes)
     }
 
