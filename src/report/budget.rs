@@ -23,12 +23,10 @@ pub(super) struct MemoryUse {
     pub(super) closed: usize,
 }
 
-impl std::iter::Sum for MemoryUse {
-    fn sum<I: Iterator<Item = Self>>(each: I) -> Self {
-        each.fold(Self::default(), |sum, it| Self {
-            all: sum.all + it.all,
-            closed: sum.closed + it.closed,
-        })
+impl MemoryUse {
+    /// Both together.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { all: self.all + other.all, closed: self.closed + other.closed }
     }
 }
 

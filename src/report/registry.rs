@@ -333,7 +333,8 @@ impl Reports {
 
     /// Memory of all aggregates.
     fn taken(&mut self) -> MemoryUse {
-        self.aggregates.iter_mut().flatten().map(|it| it.measure()).sum()
+        let all = self.aggregates.iter_mut().flatten().map(|it| it.measure());
+        all.fold(MemoryUse::default(), MemoryUse::plus)
     }
 
     fn measure(&mut self) {
