@@ -7,9 +7,11 @@
 //! The group of a record is cached by ids of origin and tag sets (a [`GroupCache`]); only on a miss
 //! it is looked up by its key ids.
 
+use std::collections::HashSet;
+
+use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
-use self::overflow::Overflow;
 use super::arrivals::Delta;
 use super::budget::{Budget, MemoryUse};
 use super::definition::{Definition, Field, Key, KeySource};
@@ -38,7 +40,10 @@ pub(super) struct Aggregate {
     /// The running tick.
     tick: TickHead,
     tick_logs: TickLogs,
-    overflow: Overflow,
+    /// Groups that include keys for which there was no memory.
+    overflow_groups: HashSet<u32, RandomState>,
+    /// How many groups lost their gain in the running tick, and had nothing else then.
+    emptied: usize,
     /// Counts changes; equal versions mean equal answers.
     pub(super) version: u64,
     /// Counts of records since the aggregate was created.
@@ -86,7 +91,8 @@ impl Aggregate {
             row_maps: Vec::new(),
             tick: TickHead::new(scope.ticks.at(now_ms)),
             tick_logs: TickLogs::default(),
-            overflow: Overflow::default(),
+            overflow_groups: HashSet::default(),
+            emptied: 0,
             version: 0,
             flow: Flow::default(),
             meanwhile: CountedMeanwhile::default(),
@@ -210,22 +216,16 @@ impl Aggregate {
         if !scope.filters.iter().all(|it| record.passes(it, pool)) {
             return None;
         }
-        let mut key_ids = record.key_ids(scope, pool)?;
-        // The text of a status, held until the group holds it.
-        let mut status = None;
-        for (key_id, group_key) in key_ids.iter_mut().zip(&scope.group_keys) {
-            if *key_id == NONE && is_status(group_key) {
-                *key_id = *status.get_or_insert_with(|| {
-                    let status = pool.origins.get(record.origin).status;
-                    pool.strings.intern(itoa::Buffer::new().format(status).as_bytes())
-                });
-            }
+        // The text of the status, held until the group holds it.
+        let mut status = NONE;
+        if scope.group_keys.iter().any(is_status) {
+            let number = pool.origins.get(record.origin).status;
+            status = pool.strings.intern(itoa::Buffer::new().format(number).as_bytes());
         }
-        let group = self.find_or_make_group(&key_ids, memory);
-        if let Some(status) = status {
-            memory.pool.strings.release(status);
-        }
-        Some(group)
+        let key_ids = record.key_ids(scope, status, pool);
+        let group = key_ids.map(|key_ids| self.find_or_make_group(&key_ids, memory));
+        memory.pool.strings.release(status);
+        group
     }
 
     fn find_or_make_group(&mut self, key_ids: &KeyIds, memory: &mut Memory<'_>) -> u32 {
@@ -271,7 +271,7 @@ impl Aggregate {
         for key_id in key_ids {
             strings.release(key_id);
         }
-        self.overflow.groups.remove(&id);
+        self.overflow_groups.remove(&id);
         self.groups.remove(id);
         self.group_cache.search_again();
     }
@@ -305,7 +305,7 @@ impl Aggregate {
     /// Whether keys are counted under `(other)`, for the whole window or for some ticks, for lack
     /// of memory.
     pub(super) fn is_short_of_memory(&self) -> bool {
-        !self.overflow.groups.is_empty() || self.ticks().any(|it| it.overflowed)
+        !self.overflow_groups.is_empty() || self.ticks().any(|it| it.overflowed)
     }
 
     /// Subtracts a piece of a tick that left the window.
@@ -338,7 +338,8 @@ impl Aggregate {
         }
         self.tick = TickHead::new(self.tick.tick);
         self.tick_logs = TickLogs::default();
-        self.overflow = Overflow::default();
+        self.overflow_groups = HashSet::default();
+        self.emptied = 0;
         self.closing = close::Closing::default();
         self.is_leaving = false;
         self.reset_cache();
@@ -358,7 +359,7 @@ impl Aggregate {
         self.groups.heap_bytes()
             + self.row_map_bytes()
             + self.tick_logs.heap_bytes()
-            + self.overflow.heap_bytes()
+            + self.overflow_groups.capacity() * 6
             + self.meanwhile.heap_bytes()
             + self.group_cache.heap_bytes()
     }

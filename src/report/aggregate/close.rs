@@ -301,7 +301,7 @@ impl Aggregate {
             self.tick.histograms &= histogram;
             self.close_slot(0, histogram);
         }
-        if self.overflow.emptied > 0 {
+        if self.emptied > 0 {
             self.remove_empty_groups(&mut memory.pool.strings);
         }
         self.charge(memory.budget);
@@ -310,14 +310,14 @@ impl Aggregate {
     /// Removes groups without counts, if they are many: each time the whole cache is searched for
     /// them.
     pub(in crate::report) fn remove_many_empty_groups(&mut self, strings: &mut StringInterner) {
-        if self.overflow.emptied * EMPTIED_SHARE >= self.groups.keys.len() {
+        if self.emptied * EMPTIED_SHARE >= self.groups.keys.len() {
             self.remove_empty_groups(strings);
         }
     }
 
     /// Removes groups without counts. Not before all records with known groups were counted.
     pub(super) fn remove_empty_groups(&mut self, strings: &mut StringInterner) {
-        self.overflow.emptied = 0;
+        self.emptied = 0;
         for id in self.groups.used().collect::<Vec<u32>>() {
             if self.groups.is_empty(id) {
                 self.remove_group(id, strings);

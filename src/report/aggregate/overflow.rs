@@ -9,9 +9,6 @@
 //! ([`relieve`]). The [`Budget`] decides when memory is short.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
-
-use ahash::RandomState;
 
 use super::close::{Allowance, by_level};
 use super::{Aggregate, Memory};
@@ -24,22 +21,6 @@ use crate::report::groups::move_slots::LEVELS;
 
 /// Groups that may still be created under pressure, with `(other)` for unlimited values.
 const OVERFLOW_GROUPS_MAX: usize = 4096;
-
-/// Keys and gains of an aggregate that are under `(other)` for lack of memory.
-#[derive(Debug, Default)]
-pub(super) struct Overflow {
-    /// Groups that include keys for which there was no memory.
-    pub(super) groups: HashSet<u32, RandomState>,
-    /// How many groups lost their gain in the running tick, and had nothing else then.
-    pub(super) emptied: usize,
-}
-
-impl Overflow {
-    /// Bytes on the heap.
-    pub(super) fn heap_bytes(&self) -> usize {
-        self.groups.capacity() * 6
-    }
-}
 
 /// Frees memory of running ticks: first cached groups, which are not needed for exactness, then
 /// groups with few requests, which overflow until enough is free.
@@ -91,7 +72,7 @@ impl Aggregate {
     pub(super) fn overflow_target(&mut self, key_ids: &KeyIds, memory: &mut Memory<'_>) -> u32 {
         let coarse = self.coarse(key_ids);
         let budget = &memory.budget;
-        let has_room = self.overflow.groups.len() < OVERFLOW_GROUPS_MAX
+        let has_room = self.overflow_groups.len() < OVERFLOW_GROUPS_MAX
             && !budget.exhausted_for_overflow(self.next_bytes());
         let id = match self.groups.keys.find(&coarse) {
             Some(id) => id,
@@ -100,7 +81,7 @@ impl Aggregate {
         };
         // One whose keys are all `(other)` already, for lack of strings, loses nothing.
         if !self.groups.keys.is(id, key_ids) {
-            self.overflow.groups.insert(id);
+            self.overflow_groups.insert(id);
         }
         id
     }
@@ -144,7 +125,7 @@ impl Aggregate {
         self.groups.move_slot(at, target);
         self.tick.overflowed = true;
         memory.budget.overflowed(1);
-        self.overflow.emptied += usize::from(self.groups.is_empty(group));
+        self.emptied += usize::from(self.groups.is_empty(group));
         true
     }
 
