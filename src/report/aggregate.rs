@@ -138,7 +138,7 @@ impl Aggregate {
     pub(super) fn look_up(&mut self, record: RecordIds, memory: &mut Memory<'_>) -> u32 {
         let group = self.find_group(record, memory).unwrap_or(SKIPPED);
         let Memory { pool, budget } = memory;
-        let (room, groups) = (budget.cache_room(), self.groups.end());
+        let (room, groups) = (budget.room(), self.groups.end());
         self.group_cache
             .remember(record, group, groups, room, |part| record.class(part, &self.scope, pool));
         self.charge(budget);

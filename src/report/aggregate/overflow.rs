@@ -72,8 +72,8 @@ impl Aggregate {
     pub(super) fn overflow_target(&mut self, key_ids: &KeyIds, memory: &mut Memory<'_>) -> u32 {
         let coarse = self.coarse(key_ids);
         let budget = &memory.budget;
-        let has_room = self.overflow_groups.len() < OVERFLOW_GROUPS_MAX
-            && !budget.exhausted_for_overflow(self.next_bytes());
+        let has_room =
+            self.overflow_groups.len() < OVERFLOW_GROUPS_MAX && self.next_bytes() <= budget.room();
         let id = match self.groups.keys.find(&coarse) {
             Some(id) => id,
             None if has_room => self.make_group(&coarse, memory),
