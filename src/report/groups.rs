@@ -293,10 +293,10 @@ impl Groups {
             front = &mut self.fronts[at];
         }
         front.is_touched = true;
+        let (requests, errors) = (front.sums.requests, front.sums.errors);
         front.sums.add(&delta.sums);
         if front.last_request == delta.request {
-            front.sums.requests -= 1;
-            front.sums.errors -= delta.sums.errors;
+            (front.sums.requests, front.sums.errors) = (requests, errors);
         }
         front.last_request = delta.request;
         if sample.fits() {
