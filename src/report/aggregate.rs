@@ -329,13 +329,11 @@ impl Aggregate {
     /// Clears everything counted.
     pub(super) fn clear(&mut self, strings: &mut StringInterner) {
         self.cut_second(strings);
-        for last in (0..self.groups.slots_used).rev() {
-            self.groups.close_slot(last, self.tick.tick, false);
-        }
-        self.groups.slots_closed();
         for id in self.groups.used().collect::<Vec<u32>>() {
             self.remove_group(id, strings);
         }
+        let Scope { group_keys, ticks, extremes, .. } = &self.scope;
+        self.groups = Groups::new(group_keys.len(), ticks.count, *extremes);
         self.tick = TickHead::new(self.tick.tick);
         self.tick_logs = TickLogs::default();
         self.overflow_groups = HashSet::default();
@@ -343,7 +341,6 @@ impl Aggregate {
         self.closing = close::Closing::default();
         self.is_leaving = false;
         self.reset_cache();
-        self.purge_cache(usize::MAX);
         self.give_end_back(usize::MAX);
         self.version += 1;
     }
