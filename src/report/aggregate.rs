@@ -128,11 +128,6 @@ impl Aggregate {
         self.row_maps[report].as_ref().expect("only live reports hold their number")
     }
 
-    /// Whether a request or timer with this request time passes the filters on time.
-    pub(super) fn time_passes(&self, time_us: u64) -> bool {
-        self.scope.filters.iter().all(|it| it.time_passes(time_us))
-    }
-
     /// The group of a record, or [`SKIPPED`] if the aggregate does not count it, on a cache miss.
     #[cold]
     pub(super) fn look_up(&mut self, record: RecordIds, memory: &mut Memory<'_>) -> u32 {
@@ -361,14 +356,9 @@ impl Aggregate {
             + self.group_cache.heap_bytes()
     }
 
-    /// Bytes on the heap, in all and for closed ticks.
-    pub(super) fn taken(&self) -> MemoryUse {
-        MemoryUse { all: self.heap_bytes(), closed: self.closed_bytes() }
-    }
-
-    /// Likewise, to charge the budget with it.
+    /// Bytes on the heap, in all and for closed ticks, to charge the budget with.
     pub(super) fn measure(&mut self) -> MemoryUse {
-        self.charged = self.taken();
+        self.charged = MemoryUse { all: self.heap_bytes(), closed: self.closed_bytes() };
         self.charged
     }
 
@@ -379,7 +369,7 @@ impl Aggregate {
     }
 
     /// Bytes of closed ticks.
-    fn closed_bytes(&self) -> usize {
+    pub(super) fn closed_bytes(&self) -> usize {
         self.tick_logs.bytes() + self.groups.closed_bytes()
     }
 

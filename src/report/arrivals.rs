@@ -225,7 +225,7 @@ impl Aggregate {
         for (request, delta) in arrivals.requests.iter().zip(&deltas.requests) {
             let records = next..next + if TIMERS { request.timers as usize } else { 1 };
             next = records.end;
-            if !self.time_passes(delta.sums.time) {
+            if !self.scope.filters.iter().all(|it| it.time_passes(delta.sums.time)) {
                 continue;
             }
             let before = assignments.len();

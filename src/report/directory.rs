@@ -106,7 +106,8 @@ pub(super) struct Directory {
     text_bytes: usize,
     /// Bytes of a group.
     group_bytes: usize,
-    changes: DirectoryChanges,
+    /// Since the last log was taken.
+    pub(super) changes: DirectoryChanges,
 }
 
 impl Directory {
@@ -208,18 +209,13 @@ impl Directory {
                 self.hand = at + 1;
             }
         }
-        let changes = self.take();
+        let changes = std::mem::take(&mut self.changes);
         let gone = [self.known.end_second(), self.texts.end_second()];
         let texts = gone[1].iter().map(|&text| self.texts.items[text as usize]);
         let freed: usize = texts.map(|it| TEXT_BYTES + it.len as usize).sum();
         self.text_bytes -= freed;
         self.changes.gone = gone;
         changes
-    }
-
-    /// Returns the changes since the last call.
-    pub(super) fn take(&mut self) -> DirectoryChanges {
-        std::mem::take(&mut self.changes)
     }
 
     /// Bytes that readers need for it.

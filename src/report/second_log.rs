@@ -149,7 +149,7 @@ impl SecondLogWriter {
         let excess = self.directory.bytes().saturating_sub(self.bytes_max / 2);
         self.log.changes = match is_over {
             true => self.directory.end_second(excess, keys),
-            false => self.directory.take(),
+            false => std::mem::take(&mut self.directory.changes),
         };
         self.log.gains.shrink_to_fit();
         self.log.groups.shrink_to_fit();

@@ -174,9 +174,7 @@ impl Aggregate {
         // A tick that was just closed may be outside the window already.
         self.retire_until(now_ms, strings);
         for row_map in self.row_maps.iter_mut().flatten() {
-            if row_map.can_promote() {
-                row_map.promote(&self.groups);
-            }
+            row_map.promote(&self.groups);
         }
         self.meanwhile.moved();
         self.version += 1;

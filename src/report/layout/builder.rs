@@ -161,7 +161,11 @@ impl LayoutBuilder<'_> {
             "segment" => Cell::Segment,
             sum => {
                 let name = sum.split(['/', '%']).next()?;
-                let (measure, unit) = self.measure(name)?;
+                let measure = Measure::ALL.into_iter().find(|it| it.name() == name)?;
+                let unit = match (measure.unit(), self.v1_kind) {
+                    (Unit::Bytes, Some(_)) => Unit::Kib,
+                    (unit, _) => unit,
+                };
                 match &sum[name.len()..] {
                     "/s" => Cell::PerSec(measure, unit, basis),
                     "%" => Cell::Percent(measure, basis),
@@ -169,15 +173,6 @@ impl LayoutBuilder<'_> {
                 }
             }
         })
-    }
-
-    fn measure(&self, name: &str) -> Option<(Measure, Unit)> {
-        let measure = Measure::ALL.into_iter().find(|it| it.name() == name)?;
-        let unit = match (measure.unit(), self.v1_kind) {
-            (Unit::Bytes, Some(_)) => Unit::Kib,
-            (unit, _) => unit,
-        };
-        Some((measure, unit))
     }
 
     /// The format of Pinba's `index_value`.

@@ -120,7 +120,7 @@ impl Reports {
         let mut open = 0;
         for aggregate in self.aggregates.iter().flatten() {
             let window = windows.entry(aggregate.scope.ticks).or_default();
-            let mut rest = aggregate.taken().closed;
+            let mut rest = aggregate.closed_bytes();
             for (tick, bytes) in aggregate.leaving() {
                 *window.entry(tick).or_default() += bytes;
                 // Less than calculated: a group may be counted twice.
