@@ -7,9 +7,11 @@
 //! The group of a record is cached by ids of origin and tag sets (a [`GroupCache`]); only on a miss
 //! it is looked up by its key ids.
 
+use std::collections::HashSet;
+
+use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
-use self::overflow::Overflow;
 use super::arrivals::Delta;
 use super::budget::{Budget, MemoryUse};
 use super::definition::{Definition, Field, Key, KeySource};
@@ -38,7 +40,10 @@ pub(super) struct Aggregate {
     /// The running tick.
     tick: TickHead,
     tick_logs: TickLogs,
-    overflow: Overflow,
+    /// Groups that include keys for which there was no memory.
+    overflow_groups: HashSet<u32, RandomState>,
+    /// How many groups lost their gain in the running tick, and had nothing else then.
+    emptied: usize,
     /// Counts changes; equal versions mean equal answers.
     pub(super) version: u64,
     /// Counts of records since the aggregate was created.
@@ -86,7 +91,8 @@ impl Aggregate {
             row_maps: Vec::new(),
             tick: TickHead::new(scope.ticks.at(now_ms)),
             tick_logs: TickLogs::default(),
-            overflow: Overflow::default(),
+            overflow_groups: HashSet::default(),
+            emptied: 0,
             version: 0,
             flow: Flow::default(),
             meanwhile: CountedMeanwhile::default(),
@@ -122,17 +128,12 @@ impl Aggregate {
         self.row_maps[report].as_ref().expect("only live reports hold their number")
     }
 
-    /// Whether a request or timer with this request time passes the filters on time.
-    pub(super) fn time_passes(&self, time_us: u64) -> bool {
-        self.scope.filters.iter().all(|it| it.time_passes(time_us))
-    }
-
     /// The group of a record, or [`SKIPPED`] if the aggregate does not count it, on a cache miss.
     #[cold]
     pub(super) fn look_up(&mut self, record: RecordIds, memory: &mut Memory<'_>) -> u32 {
         let group = self.find_group(record, memory).unwrap_or(SKIPPED);
         let Memory { pool, budget } = memory;
-        let (room, groups) = (budget.cache_room(), self.groups.end());
+        let (room, groups) = (budget.room(), self.groups.end());
         self.group_cache
             .remember(record, group, groups, room, |part| record.class(part, &self.scope, pool));
         self.charge(budget);
@@ -169,12 +170,6 @@ impl Aggregate {
             }
         }
         self.charge(memory.budget);
-    }
-
-    /// Starts or ends a second log; earlier gains have been [taken](Self::take_second_log).
-    pub(super) fn watch(&mut self, new: Option<SecondLogWriter>) {
-        self.groups.is_watched = new.is_some();
-        self.second_log = new;
     }
 
     /// Gains of groups since the last call; `None` if nobody reads them. `is_over`: the second has
@@ -216,22 +211,16 @@ impl Aggregate {
         if !scope.filters.iter().all(|it| record.passes(it, pool)) {
             return None;
         }
-        let mut key_ids = record.key_ids(scope, pool)?;
-        // The text of a status, held until the group holds it.
-        let mut status = None;
-        for (key_id, group_key) in key_ids.iter_mut().zip(&scope.group_keys) {
-            if *key_id == NONE && is_status(group_key) {
-                *key_id = *status.get_or_insert_with(|| {
-                    let status = pool.origins.get(record.origin).status;
-                    pool.strings.intern(itoa::Buffer::new().format(status).as_bytes())
-                });
-            }
+        // The text of the status, held until the group holds it.
+        let mut status = NONE;
+        if scope.group_keys.iter().any(is_status) {
+            let number = pool.origins.get(record.origin).status;
+            status = pool.strings.intern(itoa::Buffer::new().format(number).as_bytes());
         }
-        let group = self.find_or_make_group(&key_ids, memory);
-        if let Some(status) = status {
-            memory.pool.strings.release(status);
-        }
-        Some(group)
+        let key_ids = record.key_ids(scope, status, pool);
+        let group = key_ids.map(|key_ids| self.find_or_make_group(&key_ids, memory));
+        memory.pool.strings.release(status);
+        group
     }
 
     fn find_or_make_group(&mut self, key_ids: &KeyIds, memory: &mut Memory<'_>) -> u32 {
@@ -277,7 +266,7 @@ impl Aggregate {
         for key_id in key_ids {
             strings.release(key_id);
         }
-        self.overflow.groups.remove(&id);
+        self.overflow_groups.remove(&id);
         self.groups.remove(id);
         self.group_cache.search_again();
     }
@@ -311,7 +300,7 @@ impl Aggregate {
     /// Whether keys are counted under `(other)`, for the whole window or for some ticks, for lack
     /// of memory.
     pub(super) fn is_short_of_memory(&self) -> bool {
-        !self.overflow.groups.is_empty() || self.ticks().any(|it| it.overflowed)
+        !self.overflow_groups.is_empty() || self.ticks().any(|it| it.overflowed)
     }
 
     /// Subtracts a piece of a tick that left the window.
@@ -335,20 +324,18 @@ impl Aggregate {
     /// Clears everything counted.
     pub(super) fn clear(&mut self, strings: &mut StringInterner) {
         self.cut_second(strings);
-        for last in (0..self.groups.slots_used).rev() {
-            self.groups.close_slot(last, self.tick.tick, false);
-        }
-        self.groups.slots_closed();
         for id in self.groups.used().collect::<Vec<u32>>() {
             self.remove_group(id, strings);
         }
+        let Scope { group_keys, ticks, extremes, .. } = &self.scope;
+        self.groups = Groups::new(group_keys.len(), ticks.count, *extremes);
         self.tick = TickHead::new(self.tick.tick);
         self.tick_logs = TickLogs::default();
-        self.overflow = Overflow::default();
+        self.overflow_groups = HashSet::default();
+        self.emptied = 0;
         self.closing = close::Closing::default();
         self.is_leaving = false;
         self.reset_cache();
-        self.purge_cache(usize::MAX);
         self.give_end_back(usize::MAX);
         self.version += 1;
     }
@@ -364,19 +351,14 @@ impl Aggregate {
         self.groups.heap_bytes()
             + self.row_map_bytes()
             + self.tick_logs.heap_bytes()
-            + self.overflow.heap_bytes()
+            + self.overflow_groups.capacity() * 6
             + self.meanwhile.heap_bytes()
             + self.group_cache.heap_bytes()
     }
 
-    /// Bytes on the heap, in all and for closed ticks.
-    pub(super) fn taken(&self) -> MemoryUse {
-        MemoryUse { all: self.heap_bytes(), closed: self.closed_bytes() }
-    }
-
-    /// Likewise, to charge the budget with it.
+    /// Bytes on the heap, in all and for closed ticks, to charge the budget with.
     pub(super) fn measure(&mut self) -> MemoryUse {
-        self.charged = self.taken();
+        self.charged = MemoryUse { all: self.heap_bytes(), closed: self.closed_bytes() };
         self.charged
     }
 
@@ -387,7 +369,7 @@ impl Aggregate {
     }
 
     /// Bytes of closed ticks.
-    fn closed_bytes(&self) -> usize {
+    pub(super) fn closed_bytes(&self) -> usize {
         self.tick_logs.bytes() + self.groups.closed_bytes()
     }
 

@@ -10,7 +10,7 @@ use super::definition::Level;
 use super::group_cache::{SKIPPED, UNKNOWN};
 use super::group_key::RecordIds;
 use super::histogram::{BucketLayout, Sample, per_hit};
-use super::totals::{Extremes, Totals};
+use super::totals::{Extremes, NarrowTotals, Totals};
 use crate::input::record::{is_unmeasured, micros};
 use crate::pool::dimensions::Origins;
 use crate::pool::requests::RequestRow;
@@ -73,81 +73,61 @@ impl Arrivals {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Delta {
     pub(super) request: u64,
-    pub(super) time: u64,
-    pub(super) ru_utime: u64,
-    pub(super) ru_stime: u64,
+    /// Its sums, and those of its request.
+    pub(super) sums: NarrowTotals,
     /// The time for the histogram, in microseconds: the request's, or the timer's per hit.
     pub(super) sample: u64,
-    pub(super) hits: u32,
     /// Weight of the sample.
     pub(super) weight: u32,
-    pub(super) traffic: u32,
-    pub(super) memory: u32,
     pub(super) memory_peak: u32,
     /// The sample in the layout of nearly all aggregates.
-    pub(super) log_linear: Sample,
-    pub(super) error: bool,
-    /// Requests, or hits of timers, whose CPU times and memory are unknown.
-    pub(super) unmeasured: u32,
+    log_linear: Sample,
 }
 
 impl Delta {
+    #[inline]
+    pub(super) fn new(request: u64, sums: NarrowTotals, sample: u64, weight: u32) -> Self {
+        let log_linear = Sample::new(BucketLayout::LogLinear.bucket(sample), weight);
+        Self { request, sums, sample, weight, memory_peak: 0, log_linear }
+    }
+
     /// The contribution of a request with so many timers.
     #[inline]
     fn of_request(request: u64, row: &RequestRow, timers: u32, error: bool) -> Self {
-        let time = micros(row.request_time);
-        Self {
-            request,
-            time,
+        let sums = NarrowTotals {
+            requests: 1,
+            hits: timers.into(),
+            time: micros(row.request_time),
             ru_utime: micros(row.ru_utime),
             ru_stime: micros(row.ru_stime),
-            sample: time,
-            hits: timers,
-            weight: 1,
-            traffic: row.document_size,
-            memory: row.memory_footprint,
-            memory_peak: row.memory_peak,
-            log_linear: Sample::new(BucketLayout::LogLinear.bucket(time), 1),
-            error,
+            traffic: row.document_size.into(),
+            memory: row.memory_footprint.into(),
+            errors: error.into(),
             unmeasured: is_unmeasured(row.ru_stime).into(),
-        }
+        };
+        Self { memory_peak: row.memory_peak, ..Self::new(request, sums, sums.time, 1) }
     }
 
     /// The contribution of a timer of a request.
     #[inline]
     fn of_timer(request: u64, timer: &TimerRow) -> Self {
-        let time = micros(timer.value);
-        let (hits, sample) = (timer.hit_count, per_hit(time, timer.hit_count));
-        Self {
-            request,
+        let (time, hits) = (micros(timer.value), timer.hit_count);
+        let sums = NarrowTotals {
+            requests: 1,
+            hits: hits.into(),
             time,
             ru_utime: micros(timer.ru_utime),
             ru_stime: micros(timer.ru_stime),
-            sample,
-            hits,
-            weight: hits,
-            traffic: 0,
-            memory: 0,
-            memory_peak: 0,
-            log_linear: Sample::new(BucketLayout::LogLinear.bucket(sample), hits),
-            error: false,
-            unmeasured: if is_unmeasured(timer.ru_stime) { hits } else { 0 },
-        }
+            unmeasured: if is_unmeasured(timer.ru_stime) { hits.into() } else { 0 },
+            ..NarrowTotals::ZERO
+        };
+        Self::new(request, sums, per_hit(time, hits), hits)
     }
 
     /// Its sums; includes its request if that `is_new` to the group.
     pub(super) fn totals(&self, is_new: bool) -> Totals {
-        Totals {
-            time: self.time.into(),
-            ru_utime: self.ru_utime.into(),
-            ru_stime: self.ru_stime.into(),
-            traffic: self.traffic.into(),
-            memory: self.memory.into(),
-            hits: self.hits.into(),
-            requests: is_new.into(),
-            errors: (is_new && self.error).into(),
-            unmeasured: self.unmeasured.into(),
-        }
+        let (sums, requests) = (self.sums, u32::from(is_new));
+        NarrowTotals { requests, errors: sums.errors * requests, ..sums }.totals()
     }
 
     /// Its extremes.
@@ -168,7 +148,7 @@ impl Delta {
 impl Totals {
     /// The sums of a request without timers.
     pub(crate) fn of_request(row: &RequestRow, is_error: bool) -> Self {
-        Delta::of_request(0, row, 0, is_error).totals(true)
+        Delta::of_request(0, row, 0, is_error).sums.totals()
     }
 }
 
@@ -245,7 +225,7 @@ impl Aggregate {
         for (request, delta) in arrivals.requests.iter().zip(&deltas.requests) {
             let records = next..next + if TIMERS { request.timers as usize } else { 1 };
             next = records.end;
-            if !self.time_passes(delta.time) {
+            if !self.scope.filters.iter().all(|it| it.time_passes(delta.sums.time)) {
                 continue;
             }
             let before = assignments.len();

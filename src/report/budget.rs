@@ -23,12 +23,10 @@ pub(super) struct MemoryUse {
     pub(super) closed: usize,
 }
 
-impl std::iter::Sum for MemoryUse {
-    fn sum<I: Iterator<Item = Self>>(each: I) -> Self {
-        each.fold(Self::default(), |sum, it| Self {
-            all: sum.all + it.all,
-            closed: sum.closed + it.closed,
-        })
+impl MemoryUse {
+    /// Both together.
+    pub(super) fn plus(self, other: Self) -> Self {
+        Self { all: self.all + other.all, closed: self.closed + other.closed }
     }
 }
 
@@ -79,19 +77,14 @@ impl Budget {
         self.taken.all + (self.usable / 4).saturating_sub(self.taken.closed)
     }
 
-    /// Bytes still available to cached groups.
-    pub(super) fn cache_room(&self) -> usize {
+    /// Bytes still available to cached groups, and to shared groups for overflowed keys.
+    pub(super) fn room(&self) -> usize {
         (self.usable / 16 * 15).saturating_sub(self.charged())
     }
 
     /// Whether no new group may be created that needs this many bytes.
     pub(super) fn exhausted(&self, more: usize) -> bool {
         self.charged() + more > self.usable / 8 * 7
-    }
-
-    /// Whether not even shared groups for overflowed keys may be created.
-    pub(super) fn exhausted_for_overflow(&self, more: usize) -> bool {
-        self.charged() + more > self.usable / 16 * 15
     }
 
     /// Records that running ticks are about to give back memory.

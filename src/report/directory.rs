@@ -55,20 +55,22 @@ impl DirectoryChanges {
     }
 }
 
-/// Numbers that are reused only after the second in which they became free.
+/// Items by number. A number is reused only after the second in which it became free.
 #[derive(Debug, Default)]
-struct NumberPool {
-    end: u32,
+struct Numbered<T> {
+    items: Vec<T>,
     free: Vec<u32>,
     gone: Vec<u32>,
 }
 
-impl NumberPool {
-    fn take(&mut self) -> u32 {
-        self.free.pop().unwrap_or_else(|| {
-            self.end += 1;
-            self.end - 1
-        })
+impl<T> Numbered<T> {
+    fn add(&mut self, item: T) -> u32 {
+        if let Some(number) = self.free.pop() {
+            self.items[number as usize] = item;
+            return number;
+        }
+        self.items.push(item);
+        self.items.len() as u32 - 1
     }
 
     fn end_second(&mut self) -> Vec<u32> {
@@ -78,7 +80,7 @@ impl NumberPool {
     }
 
     fn used(&self) -> usize {
-        self.end as usize - self.free.len()
+        self.items.len() - self.free.len()
     }
 }
 
@@ -94,19 +96,18 @@ struct Text {
 pub(super) struct Directory {
     /// Numbers of groups, by their number in the aggregate.
     number_of: Vec<u32>,
-    numbers: NumberPool,
-    /// By number: the group, and whether it has a gain in this second.
-    known: Vec<(u32, bool)>,
+    /// The group, and whether it has a gain in this second.
+    known: Numbered<(u32, bool)>,
     /// The number from which on idle groups are forgotten next.
     hand: usize,
     /// Numbers of texts, by string id.
     text_of: HashMap<u32, u32, RandomState>,
-    text_numbers: NumberPool,
-    texts: Vec<Text>,
+    texts: Numbered<Text>,
     text_bytes: usize,
     /// Bytes of a group.
     group_bytes: usize,
-    changes: DirectoryChanges,
+    /// Since the last log was taken.
+    pub(super) changes: DirectoryChanges,
 }
 
 impl Directory {
@@ -133,7 +134,7 @@ impl Directory {
         let at = group as usize;
         match self.number_of.get(at) {
             Some(&known) if known != NOTHING => {
-                self.known[known as usize].1 = true;
+                self.known.items[known as usize].1 = true;
                 known
             }
             _ => {
@@ -154,27 +155,23 @@ impl Directory {
             let text = if string == NONE { NOTHING } else { self.text(string, strings) };
             self.changes.values.push(text);
         }
-        let number = self.numbers.take();
+        let number = self.known.add((group, true));
         self.changes.groups.push(number);
-        self.known.resize(self.known.len().max(number as usize + 1), (NOTHING, false));
-        self.known[number as usize] = (group, true);
         number
     }
 
     /// The number of a string's text, counted for one more group.
     fn text(&mut self, string: u32, strings: &StringInterner) -> u32 {
-        let Self { text_numbers, texts, text_bytes, changes, .. } = self;
+        let Self { texts, text_bytes, changes, .. } = self;
         let number = *self.text_of.entry(string).or_insert_with(|| {
-            let number = text_numbers.take();
             let text = strings.bytes(string);
-            texts.resize(texts.len().max(number as usize + 1), Text::default());
-            texts[number as usize].len = text.len() as u32;
+            let number = texts.add(Text { uses: 0, len: text.len() as u32 });
             *text_bytes += TEXT_BYTES + text.len();
             changes.bytes.extend_from_slice(text);
             changes.texts.push((number, changes.bytes.len() as u32));
             number
         });
-        texts[number as usize].uses += 1;
+        texts.items[number as usize].uses += 1;
         number
     }
 
@@ -185,14 +182,14 @@ impl Directory {
         if number == NOTHING {
             return;
         }
-        self.numbers.gone.push(number);
+        self.known.gone.push(number);
         for string in key {
             let Some(&number) = self.text_of.get(&string) else { continue };
-            let text = &mut self.texts[number as usize];
+            let text = &mut self.texts.items[number as usize];
             text.uses -= 1;
             if text.uses == 0 {
                 self.text_of.remove(&string);
-                self.text_numbers.gone.push(number);
+                self.texts.gone.push(number);
             }
         }
     }
@@ -201,8 +198,8 @@ impl Directory {
     /// others; `keys` has their keys.
     pub(super) fn end_second(&mut self, excess: usize, keys: &KeyTable) -> DirectoryChanges {
         let mut surplus = excess.div_ceil(self.group_bytes.max(1));
-        for at in (self.hand..self.known.len()).chain(0..self.hand) {
-            let (group, gained) = &mut self.known[at];
+        for at in (self.hand..self.known.items.len()).chain(0..self.hand) {
+            let (group, gained) = &mut self.known.items[at];
             let group = *group;
             let is_idle = !std::mem::take(gained);
             let is_it = || self.number_of.get(group as usize) == Some(&(at as u32));
@@ -212,23 +209,18 @@ impl Directory {
                 self.hand = at + 1;
             }
         }
-        let changes = self.take();
-        let gone = [&mut self.numbers, &mut self.text_numbers].map(NumberPool::end_second);
-        let texts = gone[1].iter().map(|&text| self.texts[text as usize]);
+        let changes = std::mem::take(&mut self.changes);
+        let gone = [self.known.end_second(), self.texts.end_second()];
+        let texts = gone[1].iter().map(|&text| self.texts.items[text as usize]);
         let freed: usize = texts.map(|it| TEXT_BYTES + it.len as usize).sum();
         self.text_bytes -= freed;
         self.changes.gone = gone;
         changes
     }
 
-    /// Returns the changes since the last call.
-    pub(super) fn take(&mut self) -> DirectoryChanges {
-        std::mem::take(&mut self.changes)
-    }
-
     /// Bytes that readers need for it.
     pub(super) fn bytes(&self) -> usize {
-        self.text_bytes + self.numbers.used() * self.group_bytes
+        self.text_bytes + self.known.used() * self.group_bytes
     }
 }
 

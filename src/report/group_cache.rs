@@ -112,20 +112,18 @@ impl GroupCache {
         room: usize,
         class: impl Fn(RecordPart) -> PartClass,
     ) {
-        if let Some(part) = self.only {
-            let (left, right) = self.pair_of(part, record.number(part));
-            self.groups.set(left, right, group, room);
-            return;
-        }
         let many = groups as usize * 2 + PAIRS_MAX;
         // Most of them are obsolete: the memory is for current ones.
-        if self.groups.len.max(self.requests.len) > many || self.is_full(room) {
+        let is_many = self.groups.len.max(self.requests.len) > many;
+        if self.only.is_none() && (is_many || self.is_full(room)) {
             *self = Self::new(self.parts);
         }
         let mut combination = [0; 3];
         for (place, classes) in combination.iter_mut().zip(&mut self.classes) {
             let part = classes.part;
-            if self.parts[part as usize] {
+            if self.only == Some(part) {
+                *place = record.number(part);
+            } else if self.parts[part as usize] {
                 match classes.number(record.number(part), room, || class(part)) {
                     Some(class) => *place = class,
                     None => return,
@@ -149,11 +147,6 @@ impl GroupCache {
         self.groups.set(request, timer, group, room);
     }
 
-    /// The pair for an id of the only part.
-    fn pair_of(&self, part: RecordPart, number: u32) -> (u32, u32) {
-        if part == RecordPart::TimerTags { (0, number) } else { (number, 0) }
-    }
-
     /// Whether one more could need more than `room` bytes.
     fn is_full(&self, room: usize) -> bool {
         let of_classes = |it: &Classes| {
@@ -168,8 +161,10 @@ impl GroupCache {
     pub(super) fn forget(&mut self, freed: &Freed) {
         if let Some(part) = self.only {
             for &number in part.freed(freed) {
-                let (left, right) = self.pair_of(part, number);
-                self.groups.unset(left, right);
+                match part {
+                    RecordPart::TimerTags => self.groups.unset(0, number),
+                    _ => self.groups.unset(number, 0),
+                }
             }
         }
         for classes in &mut self.classes {

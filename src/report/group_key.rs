@@ -181,12 +181,12 @@ impl RecordIds {
         }
     }
 
-    /// The record's key ids; `None` if a required group key has no value. A status is left
-    /// [`NONE`]: its text may not be interned yet.
-    pub(super) fn key_ids(self, scope: &Scope, pool: &Pool) -> Option<KeyIds> {
+    /// The record's key ids, of which that of its status is given; `None` if a required group key has
+    /// no value.
+    pub(super) fn key_ids(self, scope: &Scope, status: u32, pool: &Pool) -> Option<KeyIds> {
         let mut key_ids = [NONE; DEFINITION_KEYS_MAX];
         for (key_id, group_key) in key_ids.iter_mut().zip(&scope.group_keys) {
-            let value = |part| self.key_id(group_key, part, pool);
+            let value = |part| self.key_id(group_key, part, status, pool);
             let mut tags = [RecordPart::TimerTags, RecordPart::RequestTags].into_iter().map(value);
             *key_id =
                 tags.find(|tag| *tag != NONE).unwrap_or_else(|| match value(RecordPart::Origin) {
@@ -194,13 +194,9 @@ impl RecordIds {
                     EMPTY if group_key.source.is_of_timer() => NONE,
                     field => field,
                 });
-            if *key_id == NONE {
-                if is_status(group_key) {
-                    continue;
-                }
-                if group_key.missing == Missing::Empty && group_key.source.is_of_timer() {
-                    *key_id = EMPTY;
-                }
+            let is_empty = group_key.missing == Missing::Empty && group_key.source.is_of_timer();
+            if *key_id == NONE && is_empty {
+                *key_id = EMPTY;
             }
             if lacks(&group_key.source, group_key.missing, *key_id) {
                 return None;
@@ -215,20 +211,16 @@ impl RecordIds {
         let mut key_ids = [NONE; DEFINITION_KEYS_MAX + 1];
         let mut filters = scope.filters.iter().filter(|it| part_of(it) == Some(part));
         key_ids[0] = filters.all(|filter| self.passes(filter, pool)).into();
+        // Its number is fine here: a key id is only compared with others of its kind.
+        let status = pool.origins.get(self.origin).status;
         for (key_id, group_key) in key_ids[1..].iter_mut().zip(&scope.group_keys) {
-            *key_id = match part {
-                // The number of the status is fine here: a key id is only compared with others of
-                // its kind.
-                RecordPart::Origin if is_status(group_key) => pool.origins.get(self.origin).status,
-                part => self.key_id(group_key, part, pool),
-            };
+            *key_id = self.key_id(group_key, part, status, pool);
         }
         key_ids
     }
 
-    /// The value of a group key in one part of the record; [`NONE`] if it has none there, and for a
-    /// status.
-    fn key_id(self, group_key: &Key, part: RecordPart, pool: &Pool) -> u32 {
+    /// The value of a group key in one part of the record; [`NONE`] if it has none there.
+    fn key_id(self, group_key: &Key, part: RecordPart, status: u32, pool: &Pool) -> u32 {
         let occurrence = group_key.occurrence;
         match (&group_key.source, part) {
             (
@@ -237,7 +229,7 @@ impl RecordIds {
             ) => match field_string(pool.origins.get(self.origin), *field) {
                 Some(NONE) => EMPTY,
                 Some(string) => string,
-                None => NONE,
+                None => status,
             },
             (KeySource::RequestTag(name), RecordPart::RequestTags) => {
                 find_tag(pool, self.request_tags, name, occurrence)

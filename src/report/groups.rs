@@ -81,8 +81,6 @@ pub(super) struct Groups {
     pub(super) slots_used: usize,
     /// Most slots in use in this tick.
     slots_peak: usize,
-    /// Whether somebody reads gains by second.
-    pub(super) is_watched: bool,
     /// Slots before this one have been cut in the ending second.
     pub(super) cut: usize,
     /// Between pieces of a cut: room for the samples of a group.
@@ -295,19 +293,12 @@ impl Groups {
             front = &mut self.fronts[at];
         }
         front.is_touched = true;
-        let sums = &mut front.sums;
-        sums.time += delta.time;
-        sums.ru_utime += delta.ru_utime;
-        sums.ru_stime += delta.ru_stime;
-        sums.traffic += u64::from(delta.traffic);
-        sums.memory += u64::from(delta.memory);
-        sums.hits += u64::from(delta.hits);
-        sums.unmeasured += u64::from(delta.unmeasured);
-        if front.last_request != delta.request {
-            front.last_request = delta.request;
-            sums.requests += 1;
-            sums.errors += u32::from(delta.error);
+        let (requests, errors) = (front.sums.requests, front.sums.errors);
+        front.sums.add(&delta.sums);
+        if front.last_request == delta.request {
+            (front.sums.requests, front.sums.errors) = (requests, errors);
         }
+        front.last_request = delta.request;
         if sample.fits() {
             front.samples[usize::from(front.len)] = sample;
             front.len += 1;
@@ -334,10 +325,8 @@ impl Groups {
 
     /// Settles samples for which slot `at` has no room until the second is cut.
     fn settle_early(&mut self, at: usize, pairs: impl IntoIterator<Item = (u32, u64)>) {
-        let is_watched = self.is_watched;
         self.change_slot(at, |slot| {
-            let to = if is_watched { &mut slot.second } else { &mut slot.histogram };
-            pairs.into_iter().for_each(|(bucket, count)| to.add(bucket, count));
+            pairs.into_iter().for_each(|(bucket, count)| slot.second.add(bucket, count));
         });
     }
 
@@ -519,20 +508,16 @@ mod tests {
         let mut groups = Groups::new(1, 1, false);
         let [id, other] = [7, 8].map(|key| groups.insert(&[key; DEFINITION_KEYS_MAX]));
         let (long, buckets) = (1 << 50, BucketLayout::LogLinear);
-        let delta = |request| Delta {
-            request,
-            time: long,
-            ru_utime: 0,
-            ru_stime: 0,
-            sample: long,
-            hits: 3,
-            weight: 1,
-            traffic: 0,
-            memory: 0,
-            memory_peak: 0,
-            log_linear: Sample::new(buckets.bucket(long), 1),
-            error: request % 2 == 0,
-            unmeasured: 1,
+        let delta = |request| {
+            let sums = NarrowTotals {
+                requests: 1,
+                hits: 3,
+                time: long,
+                errors: (request % 2 == 0).into(),
+                unmeasured: 1,
+                ..NarrowTotals::ZERO
+            };
+            Delta::new(request, sums, long, 1)
         };
         let mut sum = Totals::ZERO;
         let count = |groups: &mut Groups, id, request| {

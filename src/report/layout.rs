@@ -23,10 +23,9 @@
 //!    it is stored. Tick logs, seconds, files of history and what the fleet is asked for have it
 //!    then.
 //! 2. `arrivals.rs`: what a request adds to it.
-//! 3. `groups.rs`: its sum in the running tick, in `Groups::count`.
-//! 4. `columns.txt`: the columns that show it.
-//! 5. `state/records.rs`: another version, since an older snapshot has fewer sums.
-//! 6. `clickhouse/tables.rs` and `clickhouse/views.rs`: its column there.
+//! 3. `columns.txt`: the columns that show it.
+//! 4. `state/records.rs`: another version, since an older snapshot has fewer sums.
+//! 5. `clickhouse/tables.rs` and `clickhouse/views.rs`: its column there.
 //!
 //! `series/metric.rs` and `metrics/rows.rs` list what is drawn and what is scraped. That all front
 //! ends show the columns that are declared is what `tests/it/mysql/columns.rs` is for.
@@ -35,6 +34,7 @@ use std::borrow::Cow;
 
 use super::histogram::V2Buckets;
 use super::read::reading::{Reading, Want};
+use super::totals::Extremes;
 pub use super::totals::Measure;
 use crate::value::{Column, ColumnType, Unit, Value};
 
@@ -116,12 +116,8 @@ pub enum Cell {
     TimeInterval,
     /// pinba2's histogram text, with the separator between an id and its count.
     HistogramText(V2Buckets, &'static str),
-    /// Shortest time of the row, seconds.
-    TimeMin,
-    /// Longest time of the row, seconds.
-    TimeMax,
-    /// Largest `memory_peak` of the row, bytes.
-    MemoryPeakMax,
+    /// Shortest time (0), longest time (1), in seconds, or largest `memory_peak` (2), in bytes.
+    Extreme(usize, Unit),
     /// A column of a histogram view: only [`ColumnLayout::segments`] has values for it.
     Segment,
     /// What is not known of any record: NULL.
@@ -137,11 +133,10 @@ impl Cell {
             | Self::HistogramText(..)
             | Self::Segment
             | Self::Unknown => Unit::None,
-            Self::Sum(_, unit) => *unit,
+            Self::Sum(_, unit) | Self::Extreme(_, unit) => *unit,
             Self::PerSec(_, unit, _) => unit.per_second(),
             Self::Percent(..) => Unit::Percent,
-            Self::Quantile(_) | Self::TimeInterval | Self::TimeMin | Self::TimeMax => Unit::Seconds,
-            Self::MemoryPeakMax => Unit::Bytes,
+            Self::Quantile(_) | Self::TimeInterval => Unit::Seconds,
         }
     }
 }
@@ -229,15 +224,11 @@ impl ColumnLayout {
                 }
                 _ => Value::Null,
             },
-            cell @ (Cell::TimeMin | Cell::TimeMax | Cell::MemoryPeakMax) => {
-                match (cell, reading.extremes.get(row)) {
-                    (_, None) => Value::Null,
-                    _ if totals.requests == 0 => Value::Null,
-                    (Cell::TimeMin, Some(seen)) => Value::Micros(seen.time_min),
-                    (Cell::TimeMax, Some(seen)) => Value::Micros(seen.time_max),
-                    (_, Some(seen)) => Value::Int(i64::from(seen.memory_peak_max)),
-                }
-            }
+            Cell::Extreme(at, unit) => match reading.extremes.get(row).and_then(Extremes::seen) {
+                Some(seen) if *unit == Unit::Seconds => Value::Micros(seen[*at]),
+                Some(seen) => whole(seen[*at].into()),
+                None => Value::Null,
+            },
             Cell::Segment | Cell::Unknown => Value::Null,
         }
     }

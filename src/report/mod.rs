@@ -24,7 +24,8 @@
 //!   Reports::advance_some        a tick is over
 //!    -> Aggregate::retire_some   a tick leaves the window: its TickLog is subtracted, empty groups are removed,
 //!                                their memory is given back
-//!    -> Aggregate::close_some    slots are settled, measured, and moved to the TickLogs and into their Group
+//!    -> Aggregate::settle_some   slots are settled and measured
+//!    -> Aggregate::close_some    and moved to the TickLogs and into their Group
 //!    -> close_together           if they do not fit in the Allowance: rare groups go to `(other)`
 //!    -> Aggregate::begin_tick    keys under `(other)` get rows, if there are some
 //! ```

@@ -234,8 +234,12 @@ impl Reports {
 
     /// Advances time for an aggregate that is being filled.
     fn pass_of_filling(&mut self, filling: usize, now_ms: u64, pool: &mut Pool) {
-        if self.aggregates[filling].as_ref().is_some_and(|it| it.is_due(now_ms)) {
-            self.end_ticks(now_ms, pool, |at, _| at == filling);
+        if let Some(aggregate) = self.aggregates[filling].as_mut().filter(|it| it.is_due(now_ms)) {
+            aggregate.retire_until(now_ms, &mut pool.strings);
+            aggregate.charge(&mut self.budget);
+            let ticks = aggregate.scope.ticks;
+            self.end_ticks(ticks, now_ms, pool, |at, _| at == filling);
+            self.budget.ticks_closed();
         }
     }
 
@@ -329,7 +333,8 @@ impl Reports {
 
     /// Memory of all aggregates.
     fn taken(&mut self) -> MemoryUse {
-        self.aggregates.iter_mut().flatten().map(|it| it.measure()).sum()
+        let all = self.aggregates.iter_mut().flatten().map(|it| it.measure());
+        all.fold(MemoryUse::default(), MemoryUse::plus)
     }
 
     fn measure(&mut self) {

@@ -100,15 +100,11 @@ impl RowMap {
         }
     }
 
-    /// Whether [`promote`](Self::promote) could do something.
-    pub(super) fn can_promote(&self) -> bool {
-        self.overflowed > 0 && self.rows.len() < self.rows_max
-    }
-
     /// Gives overflowed keys rows of their own as far as there is room. A key moves with all its
     /// groups: once it has a row, later groups in the walk find it, full or not.
     pub(super) fn promote(&mut self, groups: &Groups) {
-        for id in 0..self.row_of.len() as u32 {
+        let end = if self.rows.len() < self.rows_max { self.row_of.len() } else { 0 };
+        for id in 0..end as u32 {
             if self.overflowed == 0 {
                 return;
             }

@@ -112,9 +112,7 @@ impl SecondLogWriter {
     }
 
     /// Sets the byte budget of log and directory: what the directory uses now, plus `more`.
-    /// `reports` is how many reports they are read for.
-    pub(super) fn allow(&mut self, more: usize, reports: usize) {
-        self.directory.expect(self.log.keys, reports);
+    pub(super) fn allow(&mut self, more: usize) {
         self.bytes_max = self.directory.bytes() + more;
     }
 
@@ -151,7 +149,7 @@ impl SecondLogWriter {
         let excess = self.directory.bytes().saturating_sub(self.bytes_max / 2);
         self.log.changes = match is_over {
             true => self.directory.end_second(excess, keys),
-            false => self.directory.take(),
+            false => std::mem::take(&mut self.directory.changes),
         };
         self.log.gains.shrink_to_fit();
         self.log.groups.shrink_to_fit();

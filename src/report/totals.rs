@@ -91,6 +91,7 @@ macro_rules! measures {
                 narrow.has_room().then_some(narrow)
             }
 
+            #[inline]
             pub(crate) fn add(&mut self, other: &Self) {
                 $(self.$field += other.$field;)*
             }
@@ -201,7 +202,7 @@ impl Extremes {
 
     /// The longest time in seconds; `None` if there are no records.
     pub(crate) fn longest_secs(&self) -> Option<f64> {
-        (self.time_min <= self.time_max).then(|| self.time_max as f64 / 1e6)
+        self.seen().map(|[_, longest, _]| longest as f64 / 1e6)
     }
 
     /// The smallest and largest values in the order of their columns, if there are records.

@@ -30,22 +30,12 @@ const PLACES_AT_ONCE: usize = if cfg!(test) { 64 } else { 1 << 16 };
 const EMPTIED_SHARE: usize = 8;
 
 /// How far an ended tick is closed, as long as there is room for it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::report) enum Closing {
-    /// Slots are being settled, if the tick has ended; those so far need no more bytes than this.
-    Settling(usize),
-    /// All slots need no more bytes than this.
-    Settled(usize),
-    /// There is room for them: slots are being written to the tick log.
-    Writing,
-    /// No slot is left.
-    Closed,
-}
-
-impl Default for Closing {
-    fn default() -> Self {
-        Self::Settling(0)
-    }
+#[derive(Debug, Default)]
+pub(in crate::report) struct Closing {
+    /// Closing the slots that are settled so far needs no more bytes than this.
+    bytes: usize,
+    /// Whether all slots are settled: if there is room, they are being written to the tick log.
+    pub(in crate::report) is_settled: bool,
 }
 
 /// Bytes still available to closed ticks.
@@ -63,9 +53,9 @@ impl Allowance {
         bytes <= self.all.min(self.histograms)
     }
 
-    fn take(&mut self, all: usize, histograms: usize) {
-        self.all = self.all.saturating_sub(all);
-        self.histograms = self.histograms.saturating_sub(histograms);
+    fn minus(self, less: Self) -> Self {
+        let all = self.all.saturating_sub(less.all);
+        Self { all, histograms: self.histograms.saturating_sub(less.histograms) }
     }
 
     /// `part` of `whole` of it.
@@ -78,7 +68,7 @@ impl Allowance {
 /// Closes the running ticks of aggregates, which end together, within an allowance.
 pub(in crate::report) fn close_together(
     aggregates: &mut [&mut Aggregate],
-    mut allowance: Allowance,
+    allowance: Allowance,
     memory: &mut Memory<'_>,
 ) {
     for aggregate in &mut *aggregates {
@@ -88,11 +78,14 @@ pub(in crate::report) fn close_together(
     let most = || costs.iter().flatten().sum();
     if !allowance.has(most()) {
         // The overflow targets need entries too.
-        let kept = allowance.share(1, 4);
-        allowance.take(kept.all, kept.histograms);
-        let mut rest = close_within(aggregates, &costs, allowance, memory);
-        rest.all += kept.all;
-        rest.histograms += kept.histograms;
+        let part = allowance.share(3, 4);
+        let rest = by_level(aggregates, &costs, (0..LEVELS).rev(), part, |it, level, left| {
+            it.walk_level(level, memory, |it, at, memory| {
+                !it.is_target(at)
+                    && (it.close_slot_within(at, left) || it.overflow_slot(at, false, memory))
+            });
+        });
+        let mut rest = allowance.minus(part.minus(rest));
         for aggregate in &mut *aggregates {
             aggregate.close_targets(&mut rest, memory);
         }
@@ -103,31 +96,28 @@ pub(in crate::report) fn close_together(
     }
 }
 
-/// Closes or overflows all slots except overflow targets, which have these costs, from the highest
-/// level down; returns the rest of the allowance.
-fn close_within(
+/// Calls `each` for every level and aggregate with costs there, with a part of the bytes that is
+/// as large as its part of these costs, from which it takes; returns the rest.
+pub(super) fn by_level(
     aggregates: &mut [&mut Aggregate],
     costs: &[[usize; LEVELS]],
-    mut allowance: Allowance,
-    memory: &mut Memory<'_>,
+    levels: impl Iterator<Item = usize>,
+    mut bytes: Allowance,
+    mut each: impl FnMut(&mut Aggregate, usize, &mut Allowance),
 ) -> Allowance {
-    for level in (0..LEVELS).rev() {
+    for level in levels {
         let mut whole: usize = costs.iter().map(|costs| costs[level]).sum();
         for (aggregate, costs) in aggregates.iter_mut().zip(costs) {
-            if costs[level] == 0 {
-                continue;
+            if costs[level] > 0 {
+                let share = bytes.share(costs[level], whole);
+                let mut left = share;
+                each(aggregate, level, &mut left);
+                bytes = bytes.minus(share.minus(left));
+                whole -= costs[level];
             }
-            let share = allowance.share(costs[level], whole);
-            let mut left = share;
-            aggregate.walk_level(level, memory, |it, at, memory| {
-                !it.is_target(at)
-                    && (it.close_slot_within(at, &mut left) || it.overflow_slot(at, false, memory))
-            });
-            allowance.take(share.all - left.all, share.histograms - left.histograms);
-            whole -= costs[level];
         }
     }
-    allowance
+    bytes
 }
 
 impl Aggregate {
@@ -184,9 +174,7 @@ impl Aggregate {
         // A tick that was just closed may be outside the window already.
         self.retire_until(now_ms, strings);
         for row_map in self.row_maps.iter_mut().flatten() {
-            if row_map.can_promote() {
-                row_map.promote(&self.groups);
-            }
+            row_map.promote(&self.groups);
         }
         self.meanwhile.moved();
         self.version += 1;
@@ -201,28 +189,25 @@ impl Aggregate {
         }
     }
 
-    /// Takes up to `slots` slots of the ended tick one step further; returns how far it is now.
-    pub(in crate::report) fn close_some(
+    /// Settles up to `slots` further slots of the ended tick. Returns the bytes that closing them all
+    /// needs at most, once all are settled.
+    pub(in crate::report) fn settle_some(
         &mut self,
         slots: usize,
         strings: &StringInterner,
-    ) -> Closing {
-        let closing = self.closing;
-        self.closing = match closing {
-            Closing::Settling(bytes) => {
-                let begin = self.groups.cut;
-                let is_left = self.cut_some(slots, strings);
-                let end = if is_left { self.groups.cut } else { self.groups.slots_used };
-                let more = (begin..end).map(|at| self.groups.closing_bytes(at));
-                let bytes = bytes + more.sum::<usize>();
-                if is_left { Closing::Settling(bytes) } else { Closing::Settled(bytes) }
-            }
-            Closing::Writing if self.close_slots(slots) => Closing::Writing,
-            Closing::Writing if self.groups.free_some_slots(FREED_AT_ONCE) => Closing::Writing,
-            Closing::Writing => Closing::Closed,
-            done => done,
-        };
-        self.closing
+    ) -> Option<usize> {
+        let begin = self.groups.cut;
+        let is_left = self.cut_some(slots, strings);
+        let end = if is_left { self.groups.cut } else { self.groups.slots_used };
+        let more = (begin..end).map(|at| self.groups.closing_bytes(at));
+        self.closing.bytes += more.sum::<usize>();
+        self.closing.is_settled = !is_left;
+        (!is_left).then_some(self.closing.bytes)
+    }
+
+    /// Closes up to `slots` settled slots, then frees some; returns false if nothing is left to do.
+    pub(in crate::report) fn close_some(&mut self, slots: usize) -> bool {
+        self.close_slots(slots) || self.groups.free_some_slots(FREED_AT_ONCE)
     }
 
     /// Closes up to `slots` settled slots; returns false if there is none left.
@@ -290,12 +275,11 @@ impl Aggregate {
         if !fits {
             return false;
         }
-        let (closed, histograms) = (self.closed_bytes(), self.groups.histogram_bytes);
+        let closed =
+            |it: &Self| Allowance { all: it.closed_bytes(), histograms: it.groups.histogram_bytes };
+        let before = closed(self);
         self.close_slot(at, true);
-        allowance.take(
-            self.closed_bytes().saturating_sub(closed),
-            self.groups.histogram_bytes.saturating_sub(histograms),
-        );
+        *allowance = allowance.minus(closed(self).minus(before));
         true
     }
 
@@ -315,7 +299,7 @@ impl Aggregate {
             self.tick.histograms &= histogram;
             self.close_slot(0, histogram);
         }
-        if self.overflow.emptied > 0 {
+        if self.emptied > 0 {
             self.remove_empty_groups(&mut memory.pool.strings);
         }
         self.charge(memory.budget);
@@ -324,14 +308,14 @@ impl Aggregate {
     /// Removes groups without counts, if they are many: each time the whole cache is searched for
     /// them.
     pub(in crate::report) fn remove_many_empty_groups(&mut self, strings: &mut StringInterner) {
-        if self.overflow.emptied * EMPTIED_SHARE >= self.groups.keys.len() {
+        if self.emptied * EMPTIED_SHARE >= self.groups.keys.len() {
             self.remove_empty_groups(strings);
         }
     }
 
     /// Removes groups without counts. Not before all records with known groups were counted.
     pub(super) fn remove_empty_groups(&mut self, strings: &mut StringInterner) {
-        self.overflow.emptied = 0;
+        self.emptied = 0;
         for id in self.groups.used().collect::<Vec<u32>>() {
             if self.groups.is_empty(id) {
                 self.remove_group(id, strings);

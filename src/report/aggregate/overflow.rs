@@ -9,10 +9,8 @@
 //! ([`relieve`]). The [`Budget`] decides when memory is short.
 
 use std::cmp::Reverse;
-use std::collections::HashSet;
 
-use ahash::RandomState;
-
+use super::close::{Allowance, by_level};
 use super::{Aggregate, Memory};
 use crate::pool::strings::{NONE, OTHER};
 use crate::report::budget::Budget;
@@ -23,22 +21,6 @@ use crate::report::groups::move_slots::LEVELS;
 
 /// Groups that may still be created under pressure, with `(other)` for unlimited values.
 const OVERFLOW_GROUPS_MAX: usize = 4096;
-
-/// Keys and gains of an aggregate that are under `(other)` for lack of memory.
-#[derive(Debug, Default)]
-pub(super) struct Overflow {
-    /// Groups that include keys for which there was no memory.
-    pub(super) groups: HashSet<u32, RandomState>,
-    /// How many groups lost their gain in the running tick, and had nothing else then.
-    pub(super) emptied: usize,
-}
-
-impl Overflow {
-    /// Bytes on the heap.
-    pub(super) fn heap_bytes(&self) -> usize {
-        self.groups.capacity() * 6
-    }
-}
 
 /// Frees memory of running ticks: first cached groups, which are not needed for exactness, then
 /// groups with few requests, which overflow until enough is free.
@@ -53,7 +35,7 @@ pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut
         aggregate.settle(memory);
     }
     // What was settled may take more than before, in all slots at once.
-    let Some(mut wanted) = memory.budget.excess() else { return };
+    let Some(wanted) = memory.budget.excess() else { return };
     memory.budget.exceeded();
     let frees = |it: &&mut Aggregate| it.costs(Groups::slot_bytes);
     let frees: Vec<_> = aggregates.iter().map(frees).collect();
@@ -62,18 +44,12 @@ pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut
         memory.budget.looked();
         return;
     }
-    for level in 0..LEVELS {
-        let mut whole: usize = frees.iter().map(|frees| frees[level]).sum();
-        for (aggregate, frees) in aggregates.iter_mut().zip(&frees) {
-            if frees[level] == 0 || wanted == 0 {
-                continue;
-            }
-            let share = (wanted as u128 * frees[level] as u128 / whole as u128) as usize;
-            let freed = aggregate.overflow_level(level, share.max(1), memory);
-            wanted -= freed.min(wanted);
-            whole -= frees[level];
+    let wanted = Allowance { all: wanted, histograms: 0 };
+    by_level(aggregates, &frees, 0..LEVELS, wanted, |it, level, left| {
+        if left.all > 0 {
+            it.overflow_level(level, left, memory);
         }
-    }
+    });
     memory.budget.looked();
 }
 
@@ -96,8 +72,8 @@ impl Aggregate {
     pub(super) fn overflow_target(&mut self, key_ids: &KeyIds, memory: &mut Memory<'_>) -> u32 {
         let coarse = self.coarse(key_ids);
         let budget = &memory.budget;
-        let has_room = self.overflow.groups.len() < OVERFLOW_GROUPS_MAX
-            && !budget.exhausted_for_overflow(self.next_bytes());
+        let has_room =
+            self.overflow_groups.len() < OVERFLOW_GROUPS_MAX && self.next_bytes() <= budget.room();
         let id = match self.groups.keys.find(&coarse) {
             Some(id) => id,
             None if has_room => self.make_group(&coarse, memory),
@@ -105,7 +81,7 @@ impl Aggregate {
         };
         // One whose keys are all `(other)` already, for lack of strings, loses nothing.
         if !self.groups.keys.is(id, key_ids) {
-            self.overflow.groups.insert(id);
+            self.overflow_groups.insert(id);
         }
         id
     }
@@ -149,22 +125,20 @@ impl Aggregate {
         self.groups.move_slot(at, target);
         self.tick.overflowed = true;
         memory.budget.overflowed(1);
-        self.overflow.emptied += usize::from(self.groups.is_empty(group));
+        self.emptied += usize::from(self.groups.is_empty(group));
         true
     }
 
-    /// Overflows slots of a level until this many bytes are free; returns how many were freed.
-    fn overflow_level(&mut self, level: usize, wanted: usize, memory: &mut Memory<'_>) -> usize {
-        let mut freed = 0;
+    /// Overflows slots of a level until nothing is left of the bytes to be freed.
+    fn overflow_level(&mut self, level: usize, left: &mut Allowance, memory: &mut Memory<'_>) {
         self.walk_level(level, memory, |it, at, memory| {
             let bytes = it.groups.slot_bytes(at);
-            let gone = freed < wanted && !it.is_target(at) && it.overflow_slot(at, false, memory);
-            freed += if gone { bytes } else { 0 };
+            let gone = left.all > 0 && !it.is_target(at) && it.overflow_slot(at, false, memory);
+            left.all -= if gone { bytes.min(left.all) } else { 0 };
             gone
         });
         self.groups.give_slots_back();
         self.charge(memory.budget);
-        freed
     }
 
     /// Whether slot `at` belongs to an overflow target.

@@ -149,7 +149,7 @@ impl Aggregate {
                 scope: self.scope.clone(),
                 tick: self.tick.tick,
                 flow: self.flow,
-                overflow_groups: self.overflow.groups.iter().copied().collect(),
+                overflow_groups: self.overflow_groups.iter().copied().collect(),
                 reports: reports.iter().map(|(_, name)| (*name).to_owned()).collect(),
             },
             reports: reports.iter().map(|&(report, _)| report).collect(),
@@ -348,7 +348,7 @@ impl AggregateRestore {
             check(saved.extremes.len() as u64 <= ticks, "a group has too many ticks")?;
             for (tick, seen) in &saved.extremes {
                 check(*tick <= self.aggregate.tick.tick, "a tick lies in the future")?;
-                self.aggregate.groups.extremes.restore(id, *tick, seen);
+                self.aggregate.groups.extremes.add(id, *tick, seen);
             }
         }
         Ok(())
@@ -420,7 +420,7 @@ impl AggregateRestore {
         let overflowed = overflowed.filter_map(|&id| self.groups.get(id as usize).copied());
         let groups = &self.aggregate.groups;
         let overflowed = overflowed.filter(|&id| id < groups.end() && groups.is_used(id));
-        self.aggregate.overflow.groups.extend(overflowed);
+        self.aggregate.overflow_groups.extend(overflowed);
         for report in &mut self.wanted {
             // Rows in their former order, and again under `(other)` those that lacked a row.
             let aggregate = &mut *self.aggregate;

@@ -20,8 +20,8 @@ pub(in crate::report) struct GroupGain<'a> {
 }
 
 impl Groups {
-    /// Settles up to `slots` further slots; passes gains of their groups to `each` while the groups
-    /// are watched. Returns false if none is left: the next call starts another second.
+    /// Settles up to `slots` further slots; passes gains of their groups to `each`. Returns false if
+    /// none is left: the next call starts another second.
     pub(in crate::report) fn cut_some(
         &mut self,
         slots: usize,
@@ -54,15 +54,13 @@ impl Groups {
                 sums.add(slot.second.iter());
                 pairs.extend(sums.drain());
             }
-            if self.is_watched {
-                let gained = GroupGain {
-                    group: slot.group,
-                    totals: front.sums.totals(),
-                    extremes: self.extremes.running.get(at).map(|(_, second)| second),
-                    pairs: &pairs,
-                };
-                each(&self.keys, &gained);
-            }
+            let gained = GroupGain {
+                group: slot.group,
+                totals: front.sums.totals(),
+                extremes: self.extremes.running.get(at).map(|(_, second)| second),
+                pairs: &pairs,
+            };
+            each(&self.keys, &gained);
             self.settle(at, &pairs);
         }
         self.cut = end;

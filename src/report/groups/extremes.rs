@@ -51,49 +51,42 @@ impl GroupExtremes {
 
     /// Moves the extremes of slot `at` to its group.
     pub(super) fn close(&mut self, at: usize, id: u32, tick: u64) {
-        let Some(of_group) = self.closed.get_mut(id as usize) else { return };
-        let (seen, _) = self.running[at];
-        self.count -= of_group.len();
-        match of_group.last_mut() {
-            Some((last, all)) if *last == tick => all.widen(&seen),
-            _ => {
-                // A snapshot ends before this tick.
-                if Arc::strong_count(&self.saving) == 1 {
-                    of_group.retain(|(_, before)| !seen.spans(before));
-                }
-                // Most lists stay short: doubling would waste memory.
-                of_group.reserve_exact(1);
-                of_group.push((tick, seen));
-            }
+        let Some(&(seen, _)) = self.running.get(at) else { return };
+        // A snapshot ends before this tick.
+        if Arc::strong_count(&self.saving) == 1 {
+            self.change(id, |of_group| of_group.retain(|(_, before)| !seen.spans(before)));
         }
-        self.count += of_group.len();
+        self.add(id, tick, &seen);
     }
 
     /// Adds the extremes of a group in a tick, which may have some already.
-    pub(in crate::report) fn restore(&mut self, id: u32, tick: u64, seen: &Extremes) {
-        let Some(of_group) = self.closed.get_mut(id as usize) else { return };
-        match of_group.binary_search_by_key(&tick, |&(tick, _)| tick) {
+    pub(in crate::report) fn add(&mut self, id: u32, tick: u64, seen: &Extremes) {
+        self.change(id, |of_group| match of_group.binary_search_by_key(&tick, |it| it.0) {
             Ok(known) => of_group[known].1.widen(seen),
             Err(place) => {
+                // Most lists stay short: doubling would waste memory.
+                of_group.reserve_exact(1);
                 of_group.insert(place, (tick, *seen));
-                self.count += 1;
             }
-        }
+        });
     }
 
     /// Removes the extremes of a group up to an expired tick.
     pub(super) fn expire(&mut self, id: u32, tick: u64) {
-        if let Some(of_group) = self.closed.get_mut(id as usize) {
-            self.count -= of_group.len();
-            of_group.retain(|&(of, _)| of > tick);
-            self.count += of_group.len();
-        }
+        self.change(id, |of_group| of_group.retain(|&(of, _)| of > tick));
     }
 
     /// Removes the extremes of a group.
     pub(super) fn remove(&mut self, id: u32) {
+        self.change(id, |of_group| *of_group = Vec::new());
+    }
+
+    /// Changes those of a group in closed ticks, if they are kept.
+    fn change(&mut self, id: u32, change: impl FnOnce(&mut Vec<(u64, Extremes)>)) {
         if let Some(of_group) = self.closed.get_mut(id as usize) {
-            self.count -= std::mem::take(of_group).len();
+            self.count -= of_group.len();
+            change(of_group);
+            self.count += of_group.len();
         }
     }
 

@@ -128,8 +128,7 @@ pub(in crate::report) struct Slot {
     pub(in crate::report) group: u32,
     pub(super) sums: NarrowTotals,
     pub(in crate::report) histogram: Histogram,
-    /// Samples of the running second for which there was no room elsewhere, while somebody reads
-    /// gains by second.
+    /// Samples of the running second for which there was no room elsewhere.
     pub(super) second: Histogram,
 }
 

@@ -155,13 +155,17 @@ impl LayoutBuilder<'_> {
         Some(match line.source {
             "median" => Cell::Quantile(0),
             "covered" => Cell::TimeInterval,
-            "time_min" => Cell::TimeMin,
-            "time_max" => Cell::TimeMax,
-            "memory_peak_max" => Cell::MemoryPeakMax,
+            "time_min" => Cell::Extreme(0, Unit::Seconds),
+            "time_max" => Cell::Extreme(1, Unit::Seconds),
+            "memory_peak_max" => Cell::Extreme(2, Unit::Bytes),
             "segment" => Cell::Segment,
             sum => {
                 let name = sum.split(['/', '%']).next()?;
-                let (measure, unit) = self.measure(name)?;
+                let measure = Measure::ALL.into_iter().find(|it| it.name() == name)?;
+                let unit = match (measure.unit(), self.v1_kind) {
+                    (Unit::Bytes, Some(_)) => Unit::Kib,
+                    (unit, _) => unit,
+                };
                 match &sum[name.len()..] {
                     "/s" => Cell::PerSec(measure, unit, basis),
                     "%" => Cell::Percent(measure, basis),
@@ -169,15 +173,6 @@ impl LayoutBuilder<'_> {
                 }
             }
         })
-    }
-
-    fn measure(&self, name: &str) -> Option<(Measure, Unit)> {
-        let measure = Measure::ALL.into_iter().find(|it| it.name() == name)?;
-        let unit = match (measure.unit(), self.v1_kind) {
-            (Unit::Bytes, Some(_)) => Unit::Kib,
-            (unit, _) => unit,
-        };
-        Some((measure, unit))
     }
 
     /// The format of Pinba's `index_value`.
@@ -230,6 +225,6 @@ const fn key_length(source: &KeySource, defaults: &Defaults) -> u16 {
 fn is_rusage(cell: &Cell) -> bool {
     match cell {
         Cell::Sum(of, _) | Cell::PerSec(of, ..) | Cell::Percent(of, _) => of.is_rusage(),
-        cell => matches!(cell, Cell::MemoryPeakMax),
+        cell => matches!(cell, Cell::Extreme(_, Unit::Bytes)),
     }
 }

@@ -12,7 +12,6 @@ use crate::report::aggregate::snapshot::{
     AggregateCut, AggregateRestore, REPORTS_MAX, SavedAggregate, SavedPart, Wanted,
 };
 use crate::report::aggregate::{Memory, put};
-use crate::report::budget::MemoryUse;
 use crate::report::definition::{DefinedBy, Definition};
 
 /// Raw rows added to a new report at once, at start.
@@ -166,7 +165,7 @@ impl ReportsRestore {
         let Some(current) = &mut self.current else { return Ok(()) };
         let budget = &mut reports.budget;
         current.take(part, &mut Memory { pool, budget })?;
-        let taken: MemoryUse = [reports.taken(), current.measure()].into_iter().sum();
+        let taken = reports.taken().plus(current.measure());
         reports.budget.measure(taken);
         // Keys overflow before that; this is the limit, whatever the file says.
         if !current.is_too_large && taken.all <= reports.budget.limit {

@@ -5,7 +5,6 @@
 //! creation, and none of a predecessor. Readers share the list of watched reports ([`Watchlist`]),
 //! and need no other lock for it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -210,9 +209,8 @@ pub(super) struct Watch {
     settings: WatchSettings,
     list: Watchlist,
     left_out: Vec<LeftOut>,
-    /// Number of reports watched so far, and of directories started.
+    /// The last number of a report or a directory.
     count: u64,
-    directories: u64,
     /// Gains in the running second before the list changed.
     parts: Vec<SecondPart>,
 }
@@ -316,27 +314,22 @@ impl Reports {
     /// Keeps second logs for the aggregates of watched reports, and for no others. `anew`: with new
     /// directories.
     fn follow_watched(&mut self, anew: bool, pool: &Pool) {
-        let watched = self.watched_aggregates();
+        let list = self.watch.list.now();
         for (at, aggregate) in self.aggregates.iter_mut().enumerate() {
             let Some(aggregate) = aggregate else { continue };
-            let is_watched = watched.contains_key(&at);
-            if anew || is_watched != aggregate.second_log.is_some() {
-                self.watch.directories += 1;
-                let keys = aggregate.scope.group_keys.len();
-                let new = || SecondLogWriter::new(self.watch.directories, keys, &pool.strings);
-                aggregate.watch(is_watched.then(new));
+            let reports = list.iter().filter(|report| report.aggregate == at).count();
+            let keys = aggregate.scope.group_keys.len();
+            if anew || (reports > 0) != aggregate.second_log.is_some() {
+                self.watch.count += 1;
+                // Earlier gains have been taken.
+                let new = || SecondLogWriter::new(self.watch.count, keys, &pool.strings);
+                aggregate.second_log = (reports > 0).then(new);
+            }
+            if let Some(log) = &mut aggregate.second_log {
+                log.directory.expect(keys, reports);
             }
         }
         self.share_out();
-    }
-
-    /// The aggregates of watched reports, each with their number.
-    fn watched_aggregates(&self) -> BTreeMap<usize, usize> {
-        let mut aggregates = BTreeMap::new();
-        for report in &*self.watch.list.now() {
-            *aggregates.entry(report.aggregate).or_default() += 1;
-        }
-        aggregates
     }
 
     /// Divides the remaining memory for this second's logs and known groups among the aggregates of
@@ -344,21 +337,17 @@ impl Reports {
     fn share_out(&mut self) {
         let bytes_max = self.watch.settings.bytes_max;
         let written: usize = self.watch.parts.iter().map(SecondPart::bytes).sum();
-        let watched = self.watched_aggregates();
-        let aggregates = self.aggregates.iter_mut().enumerate();
-        let mut aggregates: Vec<_> = aggregates
-            .filter_map(|(at, it)| {
-                let (it, &reports) = (it.as_mut()?, watched.get(&at)?);
-                let logged = it.groups.keys.len() * LOGGED_BYTES;
-                Some((logged, reports, it.second_log.as_mut()?))
-            })
-            .collect();
-        aggregates.sort_unstable_by_key(|&(logged, ..)| logged);
-        let needs: Vec<usize> = aggregates.iter().map(|it| it.0).collect();
-        let known: usize = aggregates.iter().map(|it| it.2.directory.bytes()).sum();
+        let logs = self.aggregates.iter_mut().flatten().filter_map(|it| {
+            let logged = it.groups.keys.len() * LOGGED_BYTES;
+            Some((logged, it.second_log.as_mut()?))
+        });
+        let mut logs: Vec<_> = logs.collect();
+        logs.sort_unstable_by_key(|&(logged, _)| logged);
+        let needs: Vec<usize> = logs.iter().map(|it| it.0).collect();
+        let known: usize = logs.iter().map(|it| it.1.directory.bytes()).sum();
         let shares = shares(bytes_max.saturating_sub(known + written), &needs);
-        for ((_, reports, log), share) in aggregates.into_iter().zip(shares) {
-            log.allow(share, reports);
+        for ((_, log), share) in logs.into_iter().zip(shares) {
+            log.allow(share);
         }
     }
 }
