@@ -9,8 +9,8 @@ use super::Chain;
 use super::rules::Outcome;
 use crate::input::record::Hasher;
 
-/// Slots; a power of two.
-const PLACES: usize = 1024;
+/// Slots, a power of two.
+pub(super) const PLACES: usize = 1024;
 
 /// Bytes for a text and its new form together; 256 with their metadata.
 const TEXTS_BYTES: usize = 224;
@@ -53,7 +53,8 @@ impl Recent {
     /// Bytes of the table.
     pub(super) const BYTES: usize = PLACES * size_of::<Place>();
 
-    pub(super) fn new(hasher: Hasher) -> Self {
+    /// A table with so many of its slots.
+    pub(super) fn new(hasher: Hasher, places: usize) -> Self {
         let empty = Place {
             hash: 0,
             outcome: Outcome::default(),
@@ -63,7 +64,7 @@ impl Recent {
             changed: false,
             texts: [0; TEXTS_BYTES],
         };
-        Self { places: vec![empty; PLACES].into_boxed_slice(), hasher }
+        Self { places: vec![empty; places].into_boxed_slice(), hasher }
     }
 
     #[inline]
