@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_text_is_known_under_its_chain_until_another_takes_the_place() {
-        let mut recent = Recent::new(Hasher::with_seed(1));
+        let mut recent = Recent::new(Hasher::with_seed(1), PLACES);
         let key = recent.key(Chain(0), b"/user/1");
         assert_eq!(made(&recent, 0, b"/user/1"), None);
         recent.keep(key, b"/user/1", SOME, Some(b"/user/*"));
@@ -146,7 +146,7 @@ mod tests {
 
     #[test]
     fn an_empty_text_is_a_text_and_so_is_an_empty_result() {
-        let mut recent = Recent::new(Hasher::with_seed(1));
+        let mut recent = Recent::new(Hasher::with_seed(1), PLACES);
         assert_eq!(made(&recent, 0, b""), None);
         let key = recent.key(Chain(0), b"");
         recent.keep(key, b"", SOME, Some(b"(none)"));
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_leaves_the_place_as_it_was() {
-        let mut recent = Recent::new(Hasher::with_seed(1));
+        let mut recent = Recent::new(Hasher::with_seed(1), PLACES);
         let key = recent.key(Chain(0), b"a");
         recent.keep(key, b"a", SOME, None);
         recent.keep(key, &[b'x'; TEXTS_BYTES], SOME, Some(b"y"));

@@ -385,6 +385,7 @@ mod tests {
     use super::super::{LineNumbers, Reading, Source};
     use super::*;
     use crate::clock::ManualClock;
+    use crate::input::Lane;
     use crate::ring::{RingPlan, TempRing};
     use crate::telemetry::counters::SocketCounters;
 
@@ -427,7 +428,7 @@ mod tests {
                 let mut chunk = vec![0; *piece];
                 assert!(read(&mut log, &path, &mut chunk, &mut intake, &stop).is_ok());
             }
-            assert_eq!(intake.counters.requests_pushed.get(), 5);
+            assert_eq!(intake.lane.counters.requests_pushed.get(), 5);
             for left in 0..=5 {
                 let progress = source.at(left).0;
                 let at = progress.file.unwrap().offset;

@@ -184,6 +184,7 @@ mod tests {
     use super::super::tests::{UDP, decoder, source};
     use super::*;
     use crate::clock::ManualClock;
+    use crate::input::Lane;
     use crate::ring::{RingPlan, TempRing};
     use crate::telemetry::counters::SocketCounters;
 
