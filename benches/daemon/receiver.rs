@@ -66,7 +66,7 @@ impl Sink {
             let (socket, received) = (Arc::clone(&socket.socket), Arc::clone(&sink.received));
             let stop = sink.stop.clone();
             let run = move || {
-                let mut batch = Batch::new();
+                let mut batch = Batch::new(false);
                 while !stop.requested() {
                     if let Ok(packets) = batch.receive(socket.as_fd()) {
                         // Used, or the compiler might think that nobody needs the bytes.

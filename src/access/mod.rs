@@ -126,21 +126,19 @@ pub struct Access {
 }
 
 impl Access {
-    /// Creates the rules of a front end with this `allow_anonymous`.
-    pub(crate) fn new(store: Arc<UserStore>, allow_anonymous: bool) -> Self {
-        Self { store, allow_anonymous, protocol: "" }
-    }
-
-    /// Sets the protocol of the front end.
-    pub(crate) fn through(mut self, protocol: &'static str) -> Self {
-        self.protocol = protocol;
-        self
+    /// Creates the rules of a front end of this protocol.
+    pub(crate) fn new(
+        store: &Arc<UserStore>,
+        allow_anonymous: bool,
+        protocol: &'static str,
+    ) -> Self {
+        Self { store: Arc::clone(store), allow_anonymous, protocol }
     }
 
     /// Creates rules without users: open to this machine.
     pub fn open() -> Self {
         let clock = Arc::new(SystemClock::new());
-        Self::new(Arc::new(UserStore::new(Users::none(), clock)), false)
+        Self::new(&Arc::new(UserStore::new(Users::none(), clock)), false, "")
     }
 
     /// Returns the role of a peer without credentials, or `None` if it is refused.

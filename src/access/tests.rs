@@ -34,7 +34,7 @@ fn without_credentials_one_is_what_the_table_says() {
         (&somebody, false, None, None),
         (&somebody, true, Some(Role::Read), Some(Role::Read)),
     ] {
-        let access = Access::new(Arc::clone(users), allow_anonymous);
+        let access = Access::new(users, allow_anonymous, "");
         assert_eq!(access.anonymous(LOCAL), local);
         assert_eq!(access.anonymous("::1".parse().unwrap()), local);
         assert_eq!(access.anonymous("::ffff:127.0.0.1".parse().unwrap()), local);
@@ -48,7 +48,7 @@ fn without_credentials_one_is_what_the_table_says() {
 #[test]
 fn proofs_of_all_kinds() {
     let (users, _) = store(KIM);
-    let access = Access::new(users, false);
+    let access = Access::new(&users, false, "");
     let kim = Ok(Identity { name: Some("kim".into()), role: Role::Admin });
     assert_eq!(access.password(far(), "kim", b"s3cret"), kim);
     assert_eq!(access.token(far(), b"a-token-of-kims-own"), kim);
@@ -67,7 +67,7 @@ fn proofs_of_all_kinds() {
 #[test]
 fn a_quick_proof_that_is_wrong_tells_nothing_of_the_name() {
     let (users, _) = store(KIM);
-    let access = Access::new(Arc::clone(&users), false);
+    let access = Access::new(&users, false, "");
     let unproved = |peer, name: &str| match access.sha2(peer, name, &[1; 20], &[0; 32]) {
         Ok(Quick::Unproved(unproved)) => unproved,
         other => panic!("{name}: {other:?}"),
@@ -97,8 +97,8 @@ fn a_quick_proof_that_is_wrong_tells_nothing_of_the_name() {
 #[test]
 fn after_ten_failures_a_right_password_waits_too() {
     let (users, clock) = store(KIM);
-    let access = Access::new(Arc::clone(&users), false);
-    let other_front = Access::new(Arc::clone(&users), true);
+    let access = Access::new(&users, false, "");
+    let other_front = Access::new(&users, true, "");
     for _ in 0..10 {
         assert_eq!(access.password(far(), "kim", b"wrong"), Err(Denied::Wrong));
     }
@@ -127,7 +127,7 @@ fn after_ten_failures_a_right_password_waits_too() {
 #[test]
 fn users_can_be_replaced_while_a_front_end_has_them() {
     let (users, _) = store("");
-    let access = Access::new(Arc::clone(&users), false);
+    let access = Access::new(&users, false, "");
     assert_eq!(access.anonymous(LOCAL), Some(Role::Admin));
     let config = Config::from_toml("pinbad.toml", KIM).unwrap();
     users.replace(Users::load(&config.users, |name| Some(name.into())).unwrap());
@@ -169,7 +169,7 @@ fn a_pass_is_good_as_long_as_its_user_is_what_it_was() {
         String::new() => false, false;
     ] {
         let (users, _) = store(KIM);
-        let access = Access::new(Arc::clone(&users), false);
+        let access = Access::new(&users, false, "");
         let pass = |identity| Pass::new(access.clone(), LOCAL, identity);
         let by_password = pass(access.password(LOCAL, "kim", b"s3cret").unwrap());
         let by_token = pass(access.token(LOCAL, b"a-token-of-kims-own").unwrap());
@@ -196,7 +196,7 @@ fn who_needed_no_proof_goes_when_one_is_needed() {
         (true, LOCAL, false),
     ] {
         let (users, _) = store("");
-        let access = Access::new(Arc::clone(&users), allow_anonymous);
+        let access = Access::new(&users, allow_anonymous, "");
         let identity = Identity::anonymous(access.anonymous(peer).unwrap());
         let pass = Pass::new(access, peer, identity);
         assert!(!is_revoked(&pass));
@@ -209,7 +209,7 @@ fn who_needed_no_proof_goes_when_one_is_needed() {
 #[tokio::test]
 async fn who_waits_for_it_is_told() {
     let (users, _) = store(KIM);
-    let access = Access::new(Arc::clone(&users), false);
+    let access = Access::new(&users, false, "");
     let identity = access.password(LOCAL, "kim", b"s3cret").unwrap();
     let pass = Pass::new(access, LOCAL, identity);
     let waits = tokio::spawn(async move { pass.revoked().await });

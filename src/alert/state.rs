@@ -20,6 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use super::rule::{Rule, Window};
 use crate::limits::{ALERT_KNOWN_ROWS_MAX, ALERT_ROWS_MAX};
+use crate::telemetry::counter::counted;
 
 /// Time for which a resolved alert is remembered, seconds.
 pub const RESOLVED_SECS: u64 = 15 * 60;
@@ -31,27 +32,18 @@ const AWAY_SECS_MAX: u64 = 7 * 86_400;
 /// A row's key, or `None` for all rows without an alert of their own.
 pub type RowKey = Option<Box<[u8]>>;
 
-/// State of an alert, in the order in which alerts are listed.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Phase {
-    /// The condition has held for long enough.
-    Firing,
-    /// The condition holds, but not yet for long enough.
-    #[default]
-    Pending,
-    /// The alert is over.
-    Resolved,
-}
-
-impl Phase {
-    /// Returns the name of the state.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Firing => "firing",
-            Self::Resolved => "resolved",
-        }
+counted! {
+    /// State of an alert, in the order in which alerts are listed.
+    #[derive(Default, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "lowercase")]
+    Phase {
+        /// The condition has held for long enough.
+        Firing = "firing",
+        /// The condition holds, but not yet for long enough.
+        #[default]
+        Pending = "pending",
+        /// The alert is over.
+        Resolved = "resolved",
     }
 }
 

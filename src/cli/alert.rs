@@ -118,7 +118,7 @@ fn test(flags: &TestFlags) -> Result<(), Failure> {
             let alerts: Vec<_> = config.alerts.iter().map(|it| &it.entry.table).collect();
             let slos: Vec<_> = config.slos.iter().map(|it| &it.entry.table).collect();
             let body = json!({"alert": alerts, "slo": slos});
-            let found = client.request(&path, Some(body.to_string()), 200);
+            let found = client.post(&path, &body, 200);
             found.map_err(|error| with_places(error.into(), &config))?
         }
     };
@@ -273,7 +273,7 @@ fn silence(flags: &SilenceFlags) -> Result<(), Failure> {
         matchers.insert(label.to_owned(), text.into());
     }
     let body = json!({"matchers": matchers, "for": flags.lasting, "reason": flags.reason});
-    let made = client.request("/api/v1/silences", Some(body.to_string()), 201)?;
+    let made = client.post("/api/v1/silences", &body, 201)?;
     let until = moment(made["ends"].as_u64().unwrap_or_default());
     let kept = if made["persistent"] == true { "" } else { ", or until the daemon stops" };
     let remark = made["remark"].as_str();

@@ -276,9 +276,7 @@ impl Importer {
     /// Creates a report whose name is free.
     fn create(&mut self, form: &ReportForm) -> Result<(), ClientError> {
         if let Some(client) = &self.client {
-            // A form has text keys and finite numbers only.
-            let body = serde_json::to_string(form).unwrap_or_default();
-            let created = client.request(REPORTS, Some(body), 201)?;
+            let created = client.post(REPORTS, form, 201)?;
             self.persistent &= created["persistent"] == true;
         }
         self.created.push(form.clone());

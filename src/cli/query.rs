@@ -126,8 +126,8 @@ fn run(
         Format::Ndjson => "ndjson",
         Format::Arrow => "arrow",
     };
-    let body = serde_json::json!({ "query": statement }).to_string();
-    let answer = client.stream(&format!("/api/v1/sql?format={name}"), Some(body))?;
+    let body = serde_json::json!({ "query": statement });
+    let answer = client.stream(&format!("/api/v1/sql?format={name}"), Some(&body))?;
     match format {
         Format::Table => print_table(BufReader::new(answer), out),
         Format::Csv if terminal => show_lines(BufReader::new(answer), format::visible, out),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::kinds::{Kind, is_identifier, list, name, span, switch, table, whole};
-use super::list_entry::{EntryReader, Refused};
+use super::list_entry::EntryReader;
 use super::raw_value::Entry;
 use crate::limits::{ALERT_LABELS_MAX, ALERT_WINDOW_SECS_MAX};
 
@@ -48,41 +48,31 @@ const ONE: &str = "one of when = \"CONDITION\", absent = true";
 
 impl EntryReader<'_> {
     /// Reads a rule.
-    pub(super) fn alert(&mut self, before: &[AlertEntry]) -> Result<AlertEntry, Refused> {
+    pub(super) fn alert(&mut self, before: &[AlertEntry]) -> Option<AlertEntry> {
         self.refuse_unknown(&[&KEYS[..], &OWN_KEYS].concat(), |_| None);
         let text = |of| some(name(of));
-        let name = self.required("name", &text("the alert"));
-        let report = self.required("report", &text("a report"));
-        let conditions = self.read("where", &conditions());
-        let when = self.read("when", &text("a condition, as in \"p95 > 800ms\""));
-        let absent = self.read("absent", &switch());
-        let window = self.read("window", &seconds(1));
-        let hold = self.read("for", &seconds(0));
-        let keep = self.read("keep", &seconds(0));
-        let min_requests = self.read("min_requests", &whole(0, u64::MAX >> 1));
-        let severity = self.read("severity", &text("a severity"));
-        let labels = self.read("labels", &labels());
-        let when = match (when?, absent?.unwrap_or(false)) {
-            (Some(_), true) => return self.refuse("absent", "there is when too", ONE),
-            (None, false) => return self.missing("no condition", ONE),
-            (when, _) => when,
-        };
         let rule = AlertEntry {
             entry: self.entry.clone(),
-            name: name?,
-            report: report?,
-            conditions: conditions?.unwrap_or_default(),
-            when,
-            window: window?.unwrap_or(60),
-            hold: hold?.unwrap_or(0),
-            keep: keep?.unwrap_or(0),
-            min_requests: min_requests?,
-            severity: severity?.unwrap_or_else(|| "warning".to_owned()),
-            labels: labels?.unwrap_or_default(),
+            name: self.required("name", &text("the alert")).unwrap_or_default(),
+            report: self.required("report", &text("a report")).unwrap_or_default(),
+            conditions: self.read("where", &conditions()).unwrap_or_default(),
+            when: self.read("when", &text("a condition, as in \"p95 > 800ms\"")),
+            window: self.read("window", &seconds(1)).unwrap_or(60),
+            hold: self.read("for", &seconds(0)).unwrap_or(0),
+            keep: self.read("keep", &seconds(0)).unwrap_or(0),
+            min_requests: self.read("min_requests", &whole(0, u64::MAX >> 1)),
+            severity: self.read("severity", &text("a severity")).unwrap_or("warning".to_owned()),
+            labels: self.read("labels", &labels()).unwrap_or_default(),
         };
+        let absent = self.read("absent", &switch());
+        match (&self.given(["when", "absent"])[..], absent) {
+            (["when", _], Some(true)) => self.refuse("absent", "there is when too", ONE)?,
+            ([], _) | (["absent"], Some(false)) => self.missing("no condition", ONE)?,
+            _ => {}
+        }
         let same = before.iter().filter(|it| it.name == rule.name);
-        self.once("name", same.map(|it| &it.entry.location), "each name once")?;
-        Ok(rule)
+        self.once("name", same.map(|it| &it.entry.location), "each name once");
+        Some(rule)
     }
 }
 

@@ -14,8 +14,7 @@ use super::data_folder::UsualFolder;
 use super::error::ConfigError;
 use super::key::{self, Key};
 use super::kinds::{AUTO, Kind};
-use super::layers::{LISTS, RawConfig};
-use super::list_entry::Entries;
+use super::layers::RawConfig;
 use super::location::{Location, Origin};
 use super::raw_value::Given;
 use super::{Config, FrontConfig, SquidFrom};
@@ -34,17 +33,16 @@ const TEMP_REQUEST_BYTES: usize = 512;
 /// if there are none.
 pub(super) fn check(raw: &mut RawConfig) -> Config {
     let mut config = Config::of_sections(raw);
-    let [reports, squids, stats, otlps, alerts, slos, rewrites, users] =
-        LISTS.map(|list| Entries { list, entries: raw.entries(list) });
-    let (errors, has_users) = (&mut raw.errors, !users.entries.is_empty());
-    config.configured_reports = reports.entries;
-    config.squids = squids.read(SQUIDS_MAX, errors, |it, before| it.squid(before));
-    config.stats = stats.read(STATS_MAX, errors, |it, before| it.stat(before));
-    config.otlp_inputs = otlps.read(OTLP_INPUTS_MAX, errors, |it, _| it.otlp_input(has_users));
-    config.alerts = alerts.read(ALERTS_MAX, errors, |it, before| it.alert(before));
-    config.slos = slos.read(SLOS_MAX, errors, |it, before| it.slo(before, &config.alerts));
-    config.rewrites = rewrites.read(REWRITES_MAX, errors, |it, _| it.rule());
-    config.users = users.read(USERS_MAX, errors, |it, before| it.user(before));
+    let users = raw.settings.get("user").and_then(Given::entries);
+    let has_users = users.is_some_and(|users| !users.is_empty());
+    config.configured_reports = raw.entries("report");
+    config.squids = raw.read("squid", SQUIDS_MAX, |it, before| it.squid(before));
+    config.stats = raw.read("stat", STATS_MAX, |it, before| it.stat(before));
+    config.otlp_inputs = raw.read("otlp_input", OTLP_INPUTS_MAX, |it, _| it.otlp_input(has_users));
+    config.alerts = raw.read("alert", ALERTS_MAX, |it, before| it.alert(before));
+    config.slos = raw.read("slo", SLOS_MAX, |it, before| it.slo(before, &config.alerts));
+    config.rewrites = raw.read("rewrite", REWRITES_MAX, |it, _| it.rule());
+    config.users = raw.read("user", USERS_MAX, |it, before| it.user(before));
     config.resolve_zeros();
     config.resolve_folders(mem::take(&mut raw.usual_folder));
     raw.check_sockets(&config);

@@ -16,12 +16,8 @@ use super::flags::ConfigFlags;
 use super::key;
 use super::location::{Location, Origin};
 use super::raw_value::{Entry, Given, Value};
-use super::settings::KEYS;
+use super::settings::{KEYS, LISTS};
 use super::suggest::{meant, nearest};
-
-/// The lists of tables.
-pub(super) const LISTS: [&str; 8] =
-    ["report", "squid", "stat", "otlp_input", "alert", "slo", "rewrite", "user"];
 
 /// What the names of all variables begin with.
 const PREFIX: &str = "PINBAD_";

@@ -1,47 +1,44 @@
-//! Reads the entries of `[[rewrite]]`, `[[squid]]`, `[[stat]]` and `[[user]]` key by key and
-//! collects the errors.
+//! Reads the entries of the lists, such as `[[squid]]` and `[[user]]`, key by key and collects the
+//! errors.
+//!
+//! What is refused is recorded and has no value; reading goes on, so that every slip is found.
 
 use super::error::ConfigError;
 use super::kinds::Kind;
+use super::layers::RawConfig;
 use super::location::Location;
 use super::raw_value::Entry;
 use super::suggest::nearest;
-
-/// Part of an entry was refused; the error is already recorded.
-#[derive(Debug)]
-pub(super) struct Refused;
-
-/// The entries of one of the lists, as given.
-pub(super) struct Entries {
-    pub(super) list: &'static str,
-    pub(super) entries: Vec<Entry>,
-}
 
 /// Reads one entry.
 pub(super) struct EntryReader<'e> {
     list: &'static str,
     pub(super) entry: &'e Entry,
     errors: &'e mut Vec<ConfigError>,
+    /// Number of errors before its values are read.
+    errors_before: usize,
 }
 
-impl Entries {
-    /// Reads the entries in order; `read` sees what those before became. A faulty one adds to
-    /// `errors` and is left out.
+impl RawConfig {
+    /// Reads the entries of `list` in order; `read` sees what those before became. A faulty one
+    /// adds to the errors and is left out.
     pub(super) fn read<T>(
-        &self,
+        &mut self,
+        list: &'static str,
         most: usize,
-        errors: &mut Vec<ConfigError>,
-        mut read: impl FnMut(&mut EntryReader<'_>, &[T]) -> Result<T, Refused>,
+        mut read: impl FnMut(&mut EntryReader<'_>, &[T]) -> Option<T>,
     ) -> Vec<T> {
-        let (list, entries) = (self.list, &self.entries);
+        let (entries, errors) = (self.entries(list), &mut self.errors);
         if let Some(beyond) = entries.get(most) {
             let problem = format!("{list}: {} entries; accepted: up to {most}", entries.len());
             errors.push(ConfigError::new(beyond.location.clone(), problem));
         }
         let mut all = Vec::with_capacity(entries.len());
-        for entry in entries {
-            let read = read(&mut EntryReader { list, entry, errors }, &all);
-            all.extend(read.ok());
+        for entry in &entries {
+            let errors_before = errors.len();
+            let mut reader = EntryReader { list, entry, errors, errors_before };
+            let read = read(&mut reader, &all);
+            all.extend(read.filter(|_| reader.is_right()));
         }
         all
     }
@@ -69,6 +66,12 @@ impl EntryReader<'_> {
             let error = ConfigError::new(value.location.clone(), problem);
             self.errors.push(error);
         }
+        self.errors_before = self.errors.len();
+    }
+
+    /// Returns whether all values so far are accepted.
+    pub(super) fn is_right(&self) -> bool {
+        self.errors.len() == self.errors_before
     }
 
     /// Returns those of `keys` that were given.
@@ -78,35 +81,25 @@ impl EntryReader<'_> {
     }
 
     /// The value of `key`, if given.
-    pub(super) fn read<T: 'static>(
-        &mut self,
-        key: &str,
-        kind: &Kind<T>,
-    ) -> Result<Option<T>, Refused> {
-        let Some(given) = self.entry.values.get(key) else { return Ok(None) };
-        let name = format!("{}.{key}", self.list);
-        kind.read(&name, given, self.errors).map(Some).ok_or(Refused)
+    pub(super) fn read<T: 'static>(&mut self, key: &str, kind: &Kind<T>) -> Option<T> {
+        let given = self.entry.values.get(key)?;
+        kind.read(&format!("{}.{key}", self.list), given, self.errors)
     }
 
     /// The value of `key`, which is required.
-    pub(super) fn required<T: 'static>(&mut self, key: &str, kind: &Kind<T>) -> Result<T, Refused> {
-        match self.read(key, kind)? {
-            Some(value) => Ok(value),
-            None => self.missing(&format!("no {key}"), &format!("{key} = {}", kind.accepted)),
+    pub(super) fn required<T: 'static>(&mut self, key: &str, kind: &Kind<T>) -> Option<T> {
+        match self.entry.values.contains_key(key) {
+            true => self.read(key, kind),
+            false => self.missing(&format!("no {key}"), &format!("{key} = {}", kind.accepted)),
         }
     }
 
     /// Refuses the value of `key`.
-    pub(super) fn refuse<T>(
-        &mut self,
-        key: &str,
-        problem: &str,
-        accepted: &str,
-    ) -> Result<T, Refused> {
+    pub(super) fn refuse<T>(&mut self, key: &str, problem: &str, accepted: &str) -> Option<T> {
         let location = self.entry.location_of(key).clone();
         let key = format!("{}.{key}", self.list);
         self.errors.push(ConfigError::value(location, &key, problem, accepted));
-        Err(Refused)
+        None
     }
 
     /// Refuses the entry if its value of `key` is that of others, which begin `before` it.
@@ -115,17 +108,16 @@ impl EntryReader<'_> {
         key: &str,
         mut before: impl Iterator<Item = &'l Location>,
         accepted: &str,
-    ) -> Result<(), Refused> {
-        match before.next() {
-            Some(at) => self.refuse(key, &format!("the entry at {at} has it too"), accepted),
-            None => Ok(()),
+    ) {
+        if let Some(at) = before.next() {
+            self.refuse::<()>(key, &format!("the entry at {at} has it too"), accepted);
         }
     }
 
     /// Refuses the entry because something is missing.
-    pub(super) fn missing<T>(&mut self, problem: &str, accepted: &str) -> Result<T, Refused> {
+    pub(super) fn missing<T>(&mut self, problem: &str, accepted: &str) -> Option<T> {
         let problem = format!("{}: {problem}; accepted: {accepted}", self.list);
         self.errors.push(ConfigError::new(self.entry.location.clone(), problem));
-        Err(Refused)
+        None
     }
 }

@@ -138,31 +138,6 @@ impl Config {
             false => Err(ConfigErrors(errors, Box::new(config))),
         }
     }
-
-    /// Takes over from `new` the settings that can change at run time, except `[[report]]` entries.
-    /// Returns the keys and lists that changed, and those that need a restart and keep their value.
-    pub(crate) fn reload(&mut self, new: &Self) -> Changes {
-        let mut changes = self.take_live_keys(new);
-        let fixed = [
-            ("rewrite", self.rewrites != new.rewrites),
-            ("squid", self.squids != new.squids),
-            ("otlp_input", self.otlp_inputs != new.otlp_inputs),
-            ("stat", self.stats != new.stats),
-        ];
-        let live = [
-            ("alert", self.alerts != new.alerts),
-            ("slo", self.slos != new.slos),
-            ("user", self.users != new.users),
-        ];
-        let changed = |(list, is_other): (&'static str, bool)| is_other.then_some(list);
-        changes.needs_restart.extend(fixed.into_iter().filter_map(changed));
-        changes.live.extend(live.into_iter().filter_map(changed));
-        // Their locations too, which do not count as a change.
-        self.alerts.clone_from(&new.alerts);
-        self.slos.clone_from(&new.slos);
-        self.users.clone_from(&new.users);
-        changes
-    }
 }
 
 impl Default for Config {

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::kinds::{Kind, attributes, host, path, socket_address, switch};
-use super::list_entry::{EntryReader, Refused};
+use super::list_entry::EntryReader;
 use super::location::Location;
 
 /// A checked entry.
@@ -34,25 +34,21 @@ const KEYS: [&str; 7] =
 
 impl EntryReader<'_> {
     /// Reads an input.
-    pub(super) fn otlp_input(&mut self, has_users: bool) -> Result<OtlpInput, Refused> {
+    pub(super) fn otlp_input(&mut self, has_users: bool) -> Option<OtlpInput> {
         self.refuse_unknown(&KEYS, |_| None);
         let listen = self.required("listen", &listen());
-        let name = self.read("name", &host("the hostname of its requests"));
-        let [internal, anonymous] =
-            ["internal", "allow_anonymous"].map(|key| self.read(key, &switch()));
-        let attributes = self.read("attributes", &attributes());
-        let [cert, key] = ["tls_cert", "tls_key"].map(|key| self.read(key, &path("file")));
         let input = OtlpInput {
             location: self.entry.location.clone(),
+            name: self.read("name", &host("the hostname of its requests")),
+            internal: self.read("internal", &switch()).unwrap_or(false),
+            allow_anonymous: self.read("allow_anonymous", &switch()).unwrap_or(false),
+            attributes: self.read("attributes", &attributes()).unwrap_or_default(),
+            tls_cert: self.read("tls_cert", &path("file")).flatten(),
+            tls_key: self.read("tls_key", &path("file")).flatten(),
             listen: listen?,
-            name: name?,
-            internal: internal?.unwrap_or(false),
-            attributes: attributes?.unwrap_or_default(),
-            allow_anonymous: anonymous?.unwrap_or(false),
-            tls_cert: cert?.flatten(),
-            tls_key: key?.flatten(),
         };
         match (&input.tls_cert, &input.tls_key) {
+            _ if !self.is_right() => None,
             (Some(_), None) => self.refuse("tls_cert", "tls_key is missing", "both, or neither"),
             (None, Some(_)) => self.refuse("tls_key", "tls_cert is missing", "both, or neither"),
             _ if input.front().is_open(input.listen, has_users) => {
@@ -61,7 +57,7 @@ impl EntryReader<'_> {
                 let accepted = "a loopback address, or a [[user]], or allow_anonymous = true if that is wanted";
                 self.refuse("listen", problem, accepted)
             }
-            _ => Ok(input),
+            _ => Some(input),
         }
     }
 }

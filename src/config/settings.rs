@@ -82,6 +82,25 @@ pub enum KeptRequests {
 }
 
 settings! {
+    lists {
+        /// `[[report]]` entries as given; `query` turns them into definitions.
+        report => configured_reports: Entry, apart;
+        /// `[[squid]]`: logs of Squid.
+        squid => squids: SquidSource;
+        /// `[[stat]]`: PHP processes with the stat extension.
+        stat => stats: StatSource;
+        /// `[[otlp_input]]`: listeners for OpenTelemetry spans.
+        otlp_input => otlp_inputs: OtlpInput;
+        /// `[[alert]]`: rules over reports.
+        alert => alerts: AlertEntry, live;
+        /// `[[slo]]`: what share of the requests must be good.
+        slo => slos: SloEntry, live;
+        /// `[[rewrite]]`: rules for names, in the order in which they run.
+        rewrite => rewrites: RewriteRule;
+        /// `[[user]]`: who may log in over HTTP and MySQL.
+        user => users: ConfiguredUser, live;
+    }
+
     /// `[ingest]`: sockets and the temporary pool.
     ingest: IngestConfig {
         /// Where packets are received: 1 to 64 UDP addresses, IPv4 and IPv6. An address is an IP with a port; names are

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::alert::{AlertEntry, KEYS, conditions, labels, some};
 use super::kinds::{Kind, name, span, whole};
-use super::list_entry::{EntryReader, Refused};
+use super::list_entry::EntryReader;
 use super::raw_value::Entry;
 use super::units::parse_duration;
 use crate::limits::SLO_PERIOD_SECS_MAX;
@@ -45,37 +45,28 @@ const OWN_KEYS: [&str; 3] = ["good", "objective", "period"];
 
 impl EntryReader<'_> {
     /// Reads an objective.
-    pub(super) fn slo(
-        &mut self,
-        before: &[SloEntry],
-        alerts: &[AlertEntry],
-    ) -> Result<SloEntry, Refused> {
+    pub(super) fn slo(&mut self, before: &[SloEntry], alerts: &[AlertEntry]) -> Option<SloEntry> {
         self.refuse_unknown(&[&KEYS[..], &OWN_KEYS].concat(), |_| None);
-        let name = self.required("name", &some(name("the objective")));
-        let report = self.required("report", &some(super::kinds::name("a report")));
-        let conditions = self.read("where", &conditions());
-        let good = self.read("good", &good());
-        let budget = self.required("objective", &objective());
         let [least, most] = [DAY, SLO_PERIOD_SECS_MAX].map(Duration::from_secs);
-        let period = self.read("period", &span(least, most).in_whole_seconds());
-        let min_requests = self.read("min_requests", &whole(1, u64::MAX >> 1));
-        let labels = self.read("labels", &labels());
+        let period = span(least, most).in_whole_seconds();
         let slo = SloEntry {
             entry: self.entry.clone(),
-            name: name?,
-            report: report?,
-            conditions: conditions?.unwrap_or_default(),
-            good_us: good?,
-            budget: budget?,
-            period: period?.map_or(PERIOD, |it| it.as_secs()),
-            min_requests: min_requests?.unwrap_or(MIN_REQUESTS),
-            labels: labels?.unwrap_or_default(),
+            name: self.required("name", &some(name("the objective"))).unwrap_or_default(),
+            report: self.required("report", &some(name("a report"))).unwrap_or_default(),
+            conditions: self.read("where", &conditions()).unwrap_or_default(),
+            good_us: self.read("good", &good()),
+            budget: self.required("objective", &objective()).unwrap_or_default(),
+            period: self.read("period", &period).map_or(PERIOD, |it| it.as_secs()),
+            min_requests: self
+                .read("min_requests", &whole(1, u64::MAX >> 1))
+                .unwrap_or(MIN_REQUESTS),
+            labels: self.read("labels", &labels()).unwrap_or_default(),
         };
         let alerts = alerts.iter().map(|it| (&it.name, &it.entry));
         let taken = alerts.chain(before.iter().map(|it| (&it.name, &it.entry)));
         let same = taken.filter(|it| *it.0 == slo.name).map(|it| &it.1.location);
-        self.once("name", same, "a name of its own: its alerts have it")?;
-        Ok(slo)
+        self.once("name", same, "a name of its own: its alerts have it");
+        Some(slo)
     }
 }
 

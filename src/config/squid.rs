@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::kinds::{Kind, choice, host, socket_address, switch, text_that};
-use super::list_entry::{EntryReader, Refused};
+use super::list_entry::EntryReader;
 use super::location::Location;
 
 /// A checked entry.
@@ -51,16 +51,14 @@ const ONE: &str = "one of listen, path";
 
 impl EntryReader<'_> {
     /// Reads a source.
-    pub(super) fn squid(&mut self, before: &[SquidSource]) -> Result<SquidSource, Refused> {
+    pub(super) fn squid(&mut self, before: &[SquidSource]) -> Option<SquidSource> {
         self.refuse_unknown(&KEYS, |_| None);
-        let (from, name) =
-            (self.squid_from(), self.read("name", &host("the hostname of its requests")));
-        let client = self.read("client", &switch());
+        let from = self.squid_from();
         let source = SquidSource {
             location: self.entry.location.clone(),
+            name: self.read("name", &host("the hostname of its requests")),
+            client: self.read("client", &switch()).unwrap_or(false),
             from: from?,
-            name: name?,
-            client: client?.unwrap_or(false),
         };
         let port_0 =
             matches!(source.from, SquidFrom::Udp(at) | SquidFrom::Tcp(at) if at.port() == 0);
@@ -68,12 +66,12 @@ impl EntryReader<'_> {
         let from = source.from.to_string();
         let same = before.iter().filter(|it| it.from.to_string() == from && !port_0);
         let key = self.given(["listen", "path"])[0];
-        self.once(key, same.map(|it| &it.location), "each once")?;
-        Ok(source)
+        self.once(key, same.map(|it| &it.location), "each once");
+        Some(source)
     }
 
-    fn squid_from(&mut self) -> Result<SquidFrom, Refused> {
-        let at_end = self.read("from", &choice(&[("start", false), ("end", true)]))?;
+    fn squid_from(&mut self) -> Option<SquidFrom> {
+        let at_end = self.read("from", &choice(&[("start", false), ("end", true)]));
         match self.given(["listen", "path"])[..] {
             ["listen"] if at_end.is_some() => {
                 self.refuse("from", "only a file has a start and an end", "leave it out")
@@ -81,7 +79,7 @@ impl EntryReader<'_> {
             ["listen"] => self.required("listen", &listen()),
             ["path"] => {
                 let path = self.required("path", &log_path())?;
-                Ok(SquidFrom::File(path, at_end.unwrap_or(false)))
+                Some(SquidFrom::File(path, at_end.unwrap_or(false)))
             }
             [] => self.missing("nothing says where lines come from", ONE),
             _ => self.refuse("path", "there is listen too", ONE),

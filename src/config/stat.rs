@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use super::kinds::{Kind, host, text_that};
-use super::list_entry::{EntryReader, Refused};
+use super::list_entry::EntryReader;
 use super::location::Location;
 
 /// A checked entry.
@@ -86,22 +86,19 @@ pub const ACCEPTED: &str = "\"unix://\" and the path of a socket, or \"tcp://\" 
 
 impl EntryReader<'_> {
     /// Reads a source.
-    pub(super) fn stat(&mut self, before: &[StatSource]) -> Result<StatSource, Refused> {
+    pub(super) fn stat(&mut self, before: &[StatSource]) -> Option<StatSource> {
         self.refuse_unknown(&KEYS, |_| None);
-        let (stream, control) =
-            (self.required("stream", &address()), self.read("control", &address()));
-        let (name, root) =
-            (self.read("name", &host("the host of its samples")), self.read("root", &root()));
+        let stream = self.required("stream", &address());
         let source = StatSource {
             location: self.entry.location.clone(),
+            control: self.read("control", &address()),
+            name: self.read("name", &host("the host of its samples")),
+            root: self.read("root", &root()),
             stream: stream?,
-            control: control?,
-            name: name?,
-            root: root?,
         };
         let same = before.iter().filter(|it| it.stream == source.stream).map(|it| &it.location);
-        self.once("stream", same, "each once: it gives a sample to one reader")?;
-        Ok(source)
+        self.once("stream", same, "each once: it gives a sample to one reader");
+        Some(source)
     }
 }
 

@@ -171,7 +171,7 @@ fn page_access_names_every_setting_that_listens_or_connects() {
     for name in named {
         assert!(page.contains(&format!("`{name}`")), "{name}");
     }
-    for list in layers::LISTS.iter().filter(|it| !QUIET.contains(it)) {
+    for list in settings::LISTS.iter().filter(|it| !QUIET.contains(it)) {
         assert!(page.contains(&format!("`[[{list}]]")), "{list}");
     }
 }
@@ -179,7 +179,7 @@ fn page_access_names_every_setting_that_listens_or_connects() {
 #[test]
 fn no_two_keys_share_a_name_or_a_variable() {
     let mut variables: Vec<String> = KEYS.iter().map(|key| variable(key.name)).collect();
-    variables.extend(layers::LISTS.map(variable));
+    variables.extend(settings::LISTS.map(variable));
     variables.push("PINBAD_CONFIG".to_owned());
     variables.push("PINBAD_TOKEN".to_owned());
     let count = variables.len();

@@ -8,7 +8,7 @@
 use std::path::PathBuf;
 
 use super::kinds::{Kind, choice};
-use super::list_entry::{EntryReader, Refused};
+use super::list_entry::EntryReader;
 use super::location::{Location, Origin};
 use super::raw_value::SHOWN;
 use super::secret::Secret;
@@ -80,6 +80,8 @@ impl ConfiguredUser {
 
 /// The keys whose values are secrets.
 const SECRETS: [&str; 2] = ["password", "mysql_native_hash"];
+const PASSWORD_KEYS: [&str; 4] = ["password_file", "password_env", "password", "mysql_native_hash"];
+const TOKEN_KEYS: [&str; 2] = ["token_file", "token_env"];
 
 const NAME: &str = "1 to 64 bytes without a colon, without control characters, and not used twice";
 const HASH: &str = "\"*\" and 40 hexadecimal digits, as MySQL's mysql.user has it and SELECT PASSWORD('...') gives it";
@@ -88,53 +90,44 @@ const TOKENS: &str = "one of token_file, token_env";
 
 impl EntryReader<'_> {
     /// Reads a user.
-    pub(super) fn user(&mut self, before: &[ConfiguredUser]) -> Result<ConfiguredUser, Refused> {
+    pub(super) fn user(&mut self, before: &[ConfiguredUser]) -> Option<ConfiguredUser> {
         self.refuse_unknown(&[&SHOWN[..], &SECRETS].concat(), |key| {
             let hint = "a token is kept in a file (token_file) or in the environment (token_env)";
             (key == "token").then(|| hint.to_owned())
         });
-        // Reads all of them before the first `?`, so that every slip is reported.
         let name = self.required("name", &user_name());
         let roles =
             choice(&[("read", Role::Read), ("annotate", Role::Annotate), ("admin", Role::Admin)]);
-        let role = self.read("role", &roles);
+        let role = self.read("role", &roles).unwrap_or(Role::Read);
         let (password, token) = (self.password(), self.token());
-        let (password, token) = (password?, token?);
-        if password.is_none() && token.is_none() {
+        if self.given(PASSWORD_KEYS).is_empty() && self.given(TOKEN_KEYS).is_empty() {
             let accepted = format!("{PASSWORDS}, or {TOKENS}, or both");
             return self.missing("nothing to log in with", &accepted);
         }
         let name = name?;
-        let role = role?.unwrap_or(Role::Read);
         if let Some(other) = before.iter().find(|other| other.name == name) {
             let problem = format!("used by the entry at {} too", other.location);
             return self.refuse("name", &problem, NAME);
         }
-        Ok(ConfiguredUser { location: self.entry.location.clone(), name, role, password, token })
+        Some(ConfiguredUser { location: self.entry.location.clone(), name, role, password, token })
     }
 
-    fn password(&mut self) -> Result<Option<ConfiguredPassword>, Refused> {
-        let keys = ["password_file", "password_env", "password", "mysql_native_hash"];
-        let key = self.only_one(keys, PASSWORDS)?;
-        if let Some(key @ ("password" | "mysql_native_hash")) = key
-            && matches!(self.entry.location.origin(), Origin::Flag(_))
-        {
+    fn password(&mut self) -> Option<ConfiguredPassword> {
+        let key = self.only_one(PASSWORD_KEYS, PASSWORDS)?;
+        if SECRETS.contains(&key) && matches!(self.entry.location.origin(), Origin::Flag(_)) {
             let problem = "everybody on this machine can read the command line of a process (ps)";
             return self.refuse(key, problem, "the configuration file; or password_file");
         }
-        Ok(Some(match key {
-            None => return Ok(None),
-            Some(key @ "password") => ConfiguredPassword::Plain(self.required(key, &inline())?),
-            Some(key @ "mysql_native_hash") => self.required(key, &native_hash())?,
-            Some(key) => ConfiguredPassword::Plain(self.required(key, &secret_from(key))?),
-        }))
+        match key {
+            "password" => self.read(key, &inline()).map(ConfiguredPassword::Plain),
+            "mysql_native_hash" => self.read(key, &native_hash()),
+            _ => self.read(key, &secret_from(key)).map(ConfiguredPassword::Plain),
+        }
     }
 
-    fn token(&mut self) -> Result<Option<SecretFrom>, Refused> {
-        match self.only_one(["token_file", "token_env"], TOKENS)? {
-            Some(key) => self.read(key, &secret_from(key)),
-            None => Ok(None),
-        }
+    fn token(&mut self) -> Option<SecretFrom> {
+        let key = self.only_one(TOKEN_KEYS, TOKENS)?;
+        self.read(key, &secret_from(key))
     }
 
     /// Returns the one of `keys` that is given.
@@ -142,10 +135,10 @@ impl EntryReader<'_> {
         &mut self,
         keys: [&'static str; N],
         accepted: &str,
-    ) -> Result<Option<&'static str>, Refused> {
+    ) -> Option<&'static str> {
         match self.given(keys)[..] {
-            [] => Ok(None),
-            [key] => Ok(Some(key)),
+            [] => None,
+            [key] => Some(key),
             [first, second, ..] => self.refuse(second, &format!("there is {first} too"), accepted),
         }
     }

@@ -112,8 +112,7 @@ impl Frontends {
             let mut names = config.http.host_names.clone();
             names.push(address.ip().to_string());
             let settings = HttpSettings {
-                access: Access::new(Arc::clone(served.users), front.allow_anonymous)
-                    .through("HTTP"),
+                access: Access::new(served.users, front.allow_anonymous, "HTTP"),
                 tls,
                 open_health: config.http.open_health,
                 memory_plan: MemoryPlan::of(config).lines.into(),
@@ -134,9 +133,8 @@ impl Frontends {
         let (front, stopped) = (config.front(), self.stopped());
         let clients = "OpenTelemetry";
         let serve = |listener, _, tls| {
-            let access = Access::new(Arc::clone(served.users), front.allow_anonymous);
-            let settings =
-                HttpSettings { access: access.through("OTLP"), tls, ..HttpSettings::new(&[]) };
+            let access = Access::new(served.users, front.allow_anonymous, "OTLP");
+            let settings = HttpSettings { access, tls, ..HttpSettings::new(&[]) };
             http::serve_spans(listener, source, settings, stopped)
         };
         self.start_front(clients, front, served.config, listener, serve).map(drop)

@@ -43,8 +43,7 @@ pub(super) fn start(
     hasher: &Hasher,
 ) -> Result<Option<RunningProfile>, StartError> {
     let Some(profile) = profile else { return Ok(None) };
-    let rules = (!config.rewrites.is_empty())
-        .then(|| NameRules::new(&config.rewrites, hasher.clone(), Arc::clone(rule_counters)));
+    let rules = NameRules::new(&config.rewrites, hasher.clone(), Arc::clone(rule_counters));
     let intake = Intake::new(Arc::clone(&profile), Names::new(rules));
     let intake = Worker::start("profile", "the profile thread", move |stop| intake.run(stop))?;
     let clients = profile.sources.iter().enumerate().map(|(at, source)| {

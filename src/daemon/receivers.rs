@@ -12,16 +12,16 @@ use super::squid::{OpenSource, Opened};
 use super::threads::Worker;
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::input::Decode;
-use crate::input::otlp::{Lane, Source};
+use crate::input::otlp::Source;
 use crate::input::pinba::Decoder;
 use crate::input::record::{Hasher, TextLimits};
-use crate::input::rewrite::{AsSent, NameRules, Rewrite, RuleCounters};
+use crate::input::rewrite::{NameRules, RuleCounters};
 use crate::input::squid;
 use crate::input::udp::kernel::KernelGauge;
 use crate::input::udp::receive;
 use crate::input::udp::senders::Senders;
 use crate::input::udp::socket::ReceiveSocket;
+use crate::input::{Decode, Lane};
 use crate::query::status::{SocketStatus, Status};
 use crate::ring::{Consumer, RingPlan, TempRing};
 use crate::shutdown::Shutdown;
@@ -64,15 +64,12 @@ impl Receivers {
         let (ring, producers, consumer) = TempRing::new(plan, &counters.sockets);
         let mut addresses: Vec<_> = sockets.iter().map(|socket| socket.address).collect();
         addresses.dedup();
-        let of_sockets = sockets.iter().map(|it| (it.address.to_string(), Some(it)));
-        let of_otlps = counters.otlps.iter().map(|it| (otlp::name(it).address, None));
-        let of_squids = squids.iter().map(|squid| match &squid.opened {
-            Opened::Udp(socket) => (squid.source.config.from.to_string(), Some(socket)),
-            Opened::Tcp(_) | Opened::File(..) => (squid.source.config.from.to_string(), None),
-        });
-        let statuses = of_sockets.chain(of_otlps).chain(of_squids).zip(&counters.sockets);
-        let statuses = statuses.map(|((address, socket), counters)| SocketStatus {
-            address,
+        let names = names(&sockets, &counters.otlps, &squids);
+        let opened = sockets.iter().map(Some).chain(counters.otlps.iter().map(|_| None));
+        let opened = opened.chain(squids.iter().map(OpenSource::socket));
+        let statuses = names.iter().zip(opened).zip(&counters.sockets);
+        let statuses = statuses.map(|((name, socket), counters)| SocketStatus {
+            address: name.address.clone(),
             gauge: socket.map(|it| KernelGauge::new(&it.socket, Arc::clone(counters))),
             handed_over: socket.is_some_and(|it| it.handed_over),
         });
@@ -81,7 +78,7 @@ impl Receivers {
         let mut receivers = Self {
             threads: Vec::with_capacity(sockets.len()),
             addresses,
-            names: names(&sockets, &counters.otlps, &squids),
+            names,
             before: Status::before_start(counters, &statuses),
             statuses,
             senders: watched.then(|| Senders::new(&ingest.allow, ingest.source_rate_max)),
@@ -90,10 +87,8 @@ impl Receivers {
             consumer,
         };
         let limits = TextLimits::new(ingest.text_bytes_max, ingest.script_name_bytes_max);
-        let rules = (!config.rewrites.is_empty()).then(|| {
-            let shared = Arc::clone(&receivers.rule_counters);
-            move || NameRules::new(&config.rewrites, hasher.clone(), Arc::clone(&shared))
-        });
+        let shared = Arc::clone(&receivers.rule_counters);
+        let rules = || NameRules::new(&config.rewrites, hasher.clone(), Arc::clone(&shared));
         let lanes = producers.into_iter().zip(&counters.sockets).enumerate();
         let mut lanes = lanes.map(|(index, (producer, counters))| {
             let (counters, clock) = (Arc::clone(counters), Arc::clone(clock));
@@ -101,20 +96,16 @@ impl Receivers {
         });
         for (socket, receiver) in sockets.into_iter().zip(&mut lanes) {
             let (senders, hasher) = (receivers.senders.clone(), hasher.clone());
-            receivers.threads.push(match &rules {
-                None => receiver.start(socket, senders, Decoder::new(limits, hasher))?,
-                Some(rules) => {
+            receivers.threads.push(match config.rewrites.is_empty() {
+                true => receiver.start(socket, senders, Decoder::new(limits, hasher))?,
+                false => {
                     let decoder = Decoder::with_rules(limits, hasher, rules());
                     receiver.start(socket, senders, decoder)?
                 }
             });
         }
         for (source, receiver) in counters.otlps.iter().zip(&mut lanes) {
-            let texts = (limits, hasher.clone());
-            match &rules {
-                None => source.begin(receiver.lane, texts, Box::new(AsSent)),
-                Some(rules) => source.begin(receiver.lane, texts, Box::new(rules())),
-            }
+            source.begin(receiver.lane, (limits, hasher.clone()), rules());
             let index = receivers.threads.len();
             let source = Arc::clone(source);
             let run = move |stop: &Shutdown| source.run(stop);
@@ -123,10 +114,7 @@ impl Receivers {
         }
         for (squid, receiver) in squids.into_iter().zip(&mut lanes) {
             let (senders, texts) = (receivers.senders.clone(), (limits, hasher.clone()));
-            receivers.threads.push(match &rules {
-                None => receiver.start_squid(squid, senders, texts, AsSent)?,
-                Some(rules) => receiver.start_squid(squid, senders, texts, rules())?,
-            });
+            receivers.threads.push(receiver.start_squid(squid, senders, texts, rules())?);
         }
         Ok(receivers)
     }
@@ -151,19 +139,13 @@ struct Receiver {
 }
 
 impl Receiver {
-    /// The intake for lines that do not arrive as datagrams.
-    fn intake<R>(self, decoder: squid::Decoder<R>) -> squid::Intake<R> {
-        let Lane { producer, counters, clock } = self.lane;
-        squid::Intake { decoder, producer, counters, clock }
-    }
-
     /// Starts the thread of a Squid log source, which owns the socket if there is one.
-    fn start_squid<R: Rewrite + Send + 'static>(
+    fn start_squid(
         self,
         OpenSource { source, opened }: OpenSource,
         senders: Option<Arc<Senders>>,
         (limits, hasher): (TextLimits, Hasher),
-        rules: R,
+        rules: NameRules,
     ) -> Result<Worker, StartError> {
         info!(from = %source.config.from, "Taking lines of Squid's log.");
         let decoder = squid::Decoder::new(source, limits, hasher, rules)
@@ -173,14 +155,14 @@ impl Receiver {
         match opened {
             Opened::Udp(socket) => self.start(socket, senders, decoder),
             Opened::Tcp(listener) => {
-                let intake = self.intake(decoder);
+                let intake = squid::Intake { decoder, lane: self.lane };
                 let run = move |stop: &Shutdown| {
                     squid::tcp::run(&listener, senders.as_deref(), intake, stop);
                 };
                 Worker::start(&name, what, run)
             }
             Opened::File(path, from_end) => {
-                let intake = self.intake(decoder);
+                let intake = squid::Intake { decoder, lane: self.lane };
                 let run = move |stop: &Shutdown| squid::file::run(&path, from_end, intake, stop);
                 Worker::start(&name, what, run)
             }

@@ -34,8 +34,7 @@ impl Frontends {
         let stopped = self.stopped();
         let address =
             self.start_front("MySQL clients", front, config, listener, |listener, _, tls| {
-                let access = Access::new(Arc::clone(served.users), front.allow_anonymous);
-                let access = access.through("MySQL");
+                let access = Access::new(served.users, front.allow_anonymous, "MySQL");
                 let settings = MySqlSettings::new(access, tls, config.mysql.clone());
                 let counters = Arc::clone(&served.counters.mysql);
                 let service = MySql::new(engine, settings, counters);

@@ -70,6 +70,12 @@ fn open_one(squid: &SquidSource, recv_buffer: usize) -> io::Result<Opened> {
 }
 
 impl OpenSource {
+    /// The socket of datagrams, if it has one.
+    pub(super) const fn socket(&self) -> Option<&ReceiveSocket> {
+        let Opened::Udp(socket) = &self.opened else { return None };
+        Some(socket)
+    }
+
     /// The name of its counters in a snapshot.
     pub(super) fn name(&self) -> SocketName {
         SocketName { address: self.source.config.from.to_string(), cookie: 0 }

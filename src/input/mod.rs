@@ -37,8 +37,23 @@ mod url;
 pub mod udp;
 
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use self::record::{DecodeCounts, RecordSink, RejectReason};
+use crate::clock::Clock;
+use crate::ring::Producer;
+use crate::telemetry::SocketCounters;
+
+/// The way of one source's records to the ring.
+#[derive(Debug)]
+pub struct Lane {
+    /// Writes records to the ring.
+    pub producer: Producer,
+    /// Counters of this producer.
+    pub counters: Arc<SocketCounters>,
+    /// For the time of reception, and by which spans wait.
+    pub clock: Arc<dyn Clock>,
+}
 
 /// Turns datagrams of one format into records. Each receiver thread has one of its own.
 pub trait Decode {

@@ -7,35 +7,33 @@ use std::sync::Arc;
 use crate::input::rewrite::{NameRules, Rewrite, TextField};
 use crate::limits::TEXT_BYTES_MAX;
 
-/// Applies the name rules, if there are any.
+/// Applies the name rules.
 #[derive(Debug)]
 pub struct Names {
-    rules: Option<NameRules>,
+    rules: NameRules,
     fresh: Vec<u8>,
 }
 
 impl Names {
     /// Creates an instance with the configured rules.
-    pub(crate) const fn new(rules: Option<NameRules>) -> Self {
+    pub(crate) const fn new(rules: NameRules) -> Self {
         Self { rules, fresh: Vec::new() }
     }
 
     /// Applies the rules for a field to a text.
     pub(super) fn apply(&mut self, field: TextField, sent: &str) -> Arc<str> {
-        let Some(rules) = &mut self.rules else { return sent.into() };
-        self.fresh.clear();
+        let Self { rules, fresh } = self;
+        fresh.clear();
         let chain = rules.field_chain(field);
-        match chain.is_some_and(|chain| rules.apply(chain, sent.as_bytes(), &mut self.fresh)) {
-            true => text(&self.fresh),
+        match chain.is_some_and(|chain| rules.apply(chain, sent.as_bytes(), fresh)) {
+            true => text(fresh),
             false => sent.into(),
         }
     }
 
     /// Publishes the counts of the rules.
     pub(super) fn publish(&mut self) {
-        if let Some(rules) = &mut self.rules {
-            rules.publish_counts();
-        }
+        self.rules.publish_counts();
     }
 }
 

@@ -2,11 +2,13 @@
 
 use super::*;
 use crate::clock::ManualClock;
+use crate::input::record::Hasher;
+use crate::input::rewrite::NameRules;
 use crate::input::stat::Chunk;
 use crate::input::stat::line::{SampleType, split};
 
-fn named() -> Names {
-    Names::new(None)
+pub(crate) fn named() -> Names {
+    Names::new(NameRules::new(&[], Hasher::with_seed(1), Arc::default()))
 }
 
 pub(crate) fn sample(pid: u64, elapsed: &str, function: &str) -> String {

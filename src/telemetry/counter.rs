@@ -9,15 +9,16 @@ use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
-use crossbeam::utils::CachePadded;
 use serde_json::Value as Json;
 
 use super::reading::Kind;
 
 /// Summing, display and restoration of a field.
 pub trait Cell {
-    /// Kind of the number.
-    const KIND: Kind = Kind::Counter;
+    /// Returns the kind of the number.
+    fn kind(&self) -> Kind {
+        Kind::Counter
+    }
     /// Adds the value of another one.
     fn absorb(&self, more: &Self);
     /// Continues from the count of another process, for this reason if the field counts by reason.
@@ -30,7 +31,9 @@ pub trait Cell {
 macro_rules! number {
     ($cell:ident, $kind:ident, $to:tt, $restore:expr) => {
         impl Cell for $cell {
-            const KIND: Kind = Kind::$kind;
+            fn kind(&self) -> Kind {
+                Kind::$kind
+            }
             fn absorb(&self, more: &Self) {
                 self.$to.fetch_add(more.get(), Ordering::AcqRel);
             }
@@ -249,21 +252,8 @@ impl<R: Reason, const N: usize> Cell for CounterBy<R, N> {
     }
 }
 
-/// Puts a field on cache lines of its own, because another thread writes it than its neighbors.
-impl<C: Cell> Cell for CachePadded<C> {
-    const KIND: Kind = C::KIND;
-    fn absorb(&self, more: &Self) {
-        C::absorb(self, more);
-    }
-    fn restore(&self, reason: Option<&str>, value: u64) {
-        C::restore(self, reason, value);
-    }
-    fn value(&self) -> Json {
-        C::value(self)
-    }
-}
-
-/// Declares a struct of counters; `as` gives a metric another name than the field.
+/// Declares a struct of counters; `as` gives a metric another name than the field. One that another
+/// thread writes than its neighbors is `CachePadded`: on cache lines of its own.
 macro_rules! counters {
     ( $(#[$about:meta])* $name:ident; $( $(#[doc = $help:literal])+ $field:ident $(as $metric:literal)?: $cell:ty, )+ ) => {
         $(#[$about])*
@@ -290,7 +280,7 @@ macro_rules! counters {
             /// exists.
             pub fn restore(&self, name: &str, reason: Option<&str>, value: u64) {
                 match name {
-                    $( stringify!($field) => Cell::restore(&self.$field, reason, value), )+
+                    $( stringify!($field) => self.$field.restore(reason, value), )+
                     _ => {}
                 }
             }
@@ -301,8 +291,8 @@ macro_rules! counters {
                     name: stringify!($field),
                     metric: None$(.or(Some($metric)))?,
                     help: concat!($($help),+).trim_ascii(),
-                    kind: <$cell as Cell>::KIND,
-                    value: Cell::value(&self.$field),
+                    kind: self.$field.kind(),
+                    value: self.$field.value(),
                 } ),+ ]
             }
         }
@@ -310,7 +300,7 @@ macro_rules! counters {
     // Last field first.
     (@absorb $to:ident, $from:ident, [ $first:ident $($rest:ident)* ]) => {
         counters!(@absorb $to, $from, [ $($rest)* ]);
-        Cell::absorb(&$to.$first, &$from.$first);
+        $to.$first.absorb(&$from.$first);
     };
     (@absorb $to:ident, $from:ident, []) => {};
 }

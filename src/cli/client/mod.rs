@@ -10,12 +10,13 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args as FlagGroup;
+use serde::Serialize;
 use serde_json::Value as Json;
 use thiserror::Error;
 use ureq::config::ConfigBuilder;
 use ureq::http::{Request, Response};
 use ureq::typestate::AgentScope;
-use ureq::{Agent, AsSendBody, Body};
+use ureq::{Agent, Body};
 
 use crate::access::roots;
 use crate::cli::format;
@@ -102,6 +103,9 @@ pub enum ClientError {
     },
 }
 
+/// Method, media type and body of a request that is not a GET.
+type Sent<'a> = (&'a str, &'a str, &'a [u8]);
+
 /// A client of one daemon.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -156,21 +160,20 @@ impl Client {
     /// # Errors
     /// Fails if there is no daemon, or it refuses.
     pub fn get(&self, path: &str) -> Result<Json, ClientError> {
-        self.request(path, None, 200)
+        self.ask(path, None, 200)
     }
 
-    /// Sends GET, or POST with a body, and returns the JSON answer if it has the `wanted` status.
+    /// Sends JSON by POST and returns the JSON answer if it has the `wanted` status.
     ///
     /// # Errors
     /// Fails if there is no daemon, or it refuses.
-    pub fn request(
+    pub fn post(
         &self,
         path: &str,
-        body: Option<String>,
+        json: &impl Serialize,
         wanted: u16,
     ) -> Result<Json, ClientError> {
-        let answer = self.run(path, body, false)?;
-        self.json(path, answer, wanted)
+        self.ask(path, Some(("POST", JSON, &written(json))), wanted)
     }
 
     /// Sends DELETE and returns the JSON answer.
@@ -178,8 +181,7 @@ impl Client {
     /// # Errors
     /// Fails if there is no daemon, or it refuses.
     pub fn delete(&self, path: &str) -> Result<Json, ClientError> {
-        let answer = self.send(path, Some(("DELETE", JSON)), (), false)?;
-        self.json(path, answer, 200)
+        self.ask(path, Some(("DELETE", JSON, b"")), 200)
     }
 
     /// Sends bytes by POST and returns the JSON answer.
@@ -187,17 +189,11 @@ impl Client {
     /// # Errors
     /// Fails if there is no daemon, or it refuses.
     pub fn send_bytes(&self, path: &str, bytes: &[u8]) -> Result<Json, ClientError> {
-        let how = ("POST", "application/octet-stream");
-        let answer = self.send(path, Some(how), bytes, false)?;
-        self.json(path, answer, 200)
+        self.ask(path, Some(("POST", "application/octet-stream", bytes)), 200)
     }
 
-    fn json(
-        &self,
-        path: &str,
-        mut answer: Response<Body>,
-        wanted: u16,
-    ) -> Result<Json, ClientError> {
+    fn ask(&self, path: &str, sent: Option<Sent<'_>>, wanted: u16) -> Result<Json, ClientError> {
+        let mut answer = self.send(path, sent, false)?;
         let text = read(&mut answer, ANSWER_BYTES_MAX);
         let text = text.map_err(|problem| self.unreachable(problem))?;
         let status = answer.status().as_u16();
@@ -207,17 +203,18 @@ impl Client {
         }
     }
 
-    /// Sends GET, or POST with a body, and returns the body as a reader, for long or endless
-    /// answers.
+    /// Sends GET, or JSON by POST, and returns the body as a reader, for long or endless answers.
     ///
     /// # Errors
     /// Fails if there is no daemon, or it refuses.
     pub fn stream(
         &self,
         path: &str,
-        body: Option<String>,
+        json: Option<&Json>,
     ) -> Result<impl Read + use<>, ClientError> {
-        let mut answer = self.run(path, body, true)?;
+        let json = json.map(written);
+        let sent = json.as_ref().map(|json| ("POST", JSON, &json[..]));
+        let mut answer = self.send(path, sent, true)?;
         let status = answer.status().as_u16();
         if status != 200 {
             let text = read(&mut answer, REFUSAL_BYTES_MAX).unwrap_or_default();
@@ -227,34 +224,21 @@ impl Client {
         Ok(BufReader::new(answer.into_body().into_reader()))
     }
 
-    fn run(
-        &self,
-        path: &str,
-        body: Option<String>,
-        stream: bool,
-    ) -> Result<Response<Body>, ClientError> {
-        match body {
-            None => self.send(path, None, (), stream),
-            Some(body) => self.send(path, Some(("POST", JSON)), body, stream),
-        }
-    }
-
-    /// Sends a request with the credentials: GET, or another method with a media type.
+    /// Sends a request with the credentials.
     fn send(
         &self,
         path: &str,
-        how: Option<(&str, &str)>,
-        body: impl AsSendBody,
+        sent: Option<Sent<'_>>,
         stream: bool,
     ) -> Result<Response<Body>, ClientError> {
         let mut request = Request::builder().uri(format!("{}{path}", self.url));
         if let Some(authorization) = &self.authorization {
             request = request.header("authorization", authorization.reveal());
         }
-        if let Some((method, media_type)) = how {
+        if let Some((method, media_type, _)) = sent {
             request = request.method(method).header("content-type", media_type);
         }
-        let request = request.body(body);
+        let request = request.body(sent.map_or(&[][..], |(.., body)| body));
         let request = request.map_err(|error| self.unreachable(error.to_string()))?;
         let request = self.agent.configure_request(request);
         let request = match stream {
@@ -295,6 +279,11 @@ impl Client {
 
 fn settings() -> ConfigBuilder<AgentScope> {
     roots::settings().timeout_connect(Some(CONNECT_MAX))
+}
+
+/// JSON as bytes. All that is sent has text keys and finite numbers only.
+fn written(json: &impl Serialize) -> Vec<u8> {
+    serde_json::to_vec(json).unwrap_or_default()
 }
 
 fn read(answer: &mut Response<Body>, bytes_max: u64) -> Result<String, String> {

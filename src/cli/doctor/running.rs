@@ -105,8 +105,7 @@ fn spent(client: &Client) -> Result<HashMap<(String, String), Spent>, ClientErro
 }
 
 fn rows(client: &Client, statement: &str) -> Result<Vec<Json>, ClientError> {
-    let body = json!({ "query": statement }).to_string();
-    let answer = client.request("/api/v1/sql", Some(body), 200)?;
+    let answer = client.post("/api/v1/sql", &json!({ "query": statement }), 200)?;
     Ok(answer["rows"].as_array().cloned().unwrap_or_default())
 }
 

@@ -151,7 +151,7 @@ mod tests {
             .map(|seed| {
                 std::thread::spawn(move || {
                     let (to, from) = pair();
-                    let mut batch = Batch::with_senders();
+                    let mut batch = Batch::new(true);
                     let mut state = seed * 7919 + 1;
                     let mut random = || {
                         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);

@@ -11,7 +11,7 @@ use std::fmt;
 use regex::{Regex, RegexBuilder};
 
 use super::kinds::{Kind, switch};
-use super::list_entry::{EntryReader, Refused};
+use super::list_entry::EntryReader;
 use super::location::Location;
 use crate::limits::{
     REWRITE_DFA_BYTES_MAX, REWRITE_PROGRAM_BYTES_MAX, REWRITE_TEXT_BYTES_MAX, TEXT_BYTES_MAX,
@@ -138,20 +138,18 @@ const KEYS: [&str; 7] = ["field", "pattern", "cut", "digits", "prefix", "replace
 
 impl EntryReader<'_> {
     /// Reads a rule.
-    pub(super) fn rule(&mut self) -> Result<RewriteRule, Refused> {
+    pub(super) fn rule(&mut self) -> Option<RewriteRule> {
         self.refuse_unknown(&KEYS, |_| None);
-        // Reads all three before the first `?`, so that every slip is reported.
         let (field, change) = (self.required("field", &field()), self.change());
-        let stop = self.read("stop", &switch());
-        Ok(RewriteRule {
+        Some(RewriteRule {
             location: self.entry.location.clone(),
+            stop: self.read("stop", &switch()).unwrap_or(false),
             field: field?,
             change: change?,
-            stop: stop?.unwrap_or(false),
         })
     }
 
-    fn change(&mut self) -> Result<Change, Refused> {
+    fn change(&mut self) -> Option<Change> {
         let accepted = "one of pattern, cut, digits, prefix";
         match self.given(["pattern", "cut", "digits", "prefix"])[..] {
             ["pattern"] => {
@@ -159,7 +157,7 @@ impl EntryReader<'_> {
                 let replace = self.required("replace", &text(accepted));
                 let regex = self.required("pattern", &pattern())?;
                 match Template::parse(&replace?, &regex) {
-                    Ok(template) => Ok(Change::Pattern(Pattern(regex), template)),
+                    Ok(template) => Some(Change::Pattern(Pattern(regex), template)),
                     Err(problem) => self.refuse("replace", &problem, accepted),
                 }
             }
@@ -180,7 +178,7 @@ impl EntryReader<'_> {
                 let kind =
                     text("what a text that begins so becomes, all of it, as in \"/static/*\"");
                 let replace = self.required("replace", &kind);
-                Ok(Change::Prefix(prefix?, replace?))
+                Some(Change::Prefix(prefix?, replace?))
             }
             [first, second, ..] => {
                 let problem = format!("there is {first} too, and only one of them may be given");
@@ -191,9 +189,9 @@ impl EntryReader<'_> {
     }
 
     /// Refuses a `replace` that `form` does not use.
-    fn refuse_replace(&mut self, form: &str, accepted: &str) -> Result<(), Refused> {
+    fn refuse_replace(&mut self, form: &str, accepted: &str) -> Option<()> {
         match self.given(["replace"])[..] {
-            [] => Ok(()),
+            [] => Some(()),
             _ => self.refuse("replace", &format!("{form} takes none"), accepted),
         }
     }

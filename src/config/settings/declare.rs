@@ -1,11 +1,16 @@
 //! The macro of the table of keys: from one declaration of each it makes the structs of values, the
 //! list of keys, and what a reload does with each. Names in it are those of the table's file.
 
-/// Declares sections, their keys and the structs that hold their values.
+/// Declares the lists of tables, and sections, their keys and the structs that hold their values.
 ///
-/// A key is `name: Type = default, kind, "why the range", live;`; the last two are optional.
+/// A list is `name => field: Type, live;`, a key `name: Type = default, kind, "why the range",
+/// live;`; the last one and the reason are optional. A reload leaves a list `apart` to its caller.
 macro_rules! settings {
-    ($(
+    (lists {$(
+        $(#[doc = $of_list:literal])*
+        $list:ident => $field:ident: $Entry:ty $(, $how:ident)?;
+    )*}
+    $(
         $(#[doc = $about:literal])*
         $section:ident: $Section:ident {$(
             $(#[doc = $doc:literal])*
@@ -25,27 +30,15 @@ macro_rules! settings {
         #[derive(Debug, Clone, PartialEq)]
         pub struct Config {
             $($(#[doc = $about])* pub $section: $Section,)*
-            /// `[[report]]` entries as given; `query` turns them into definitions.
-            pub configured_reports: Vec<Entry>,
-            /// `[[otlp_input]]`: listeners for OpenTelemetry spans.
-            pub otlp_inputs: Vec<OtlpInput>,
-            /// `[[squid]]`: logs of Squid.
-            pub squids: Vec<SquidSource>,
-            /// `[[stat]]`: PHP processes with the stat extension.
-            pub stats: Vec<StatSource>,
-            /// `[[alert]]`: rules over reports.
-            pub alerts: Vec<AlertEntry>,
-            /// `[[slo]]`: what share of the requests must be good.
-            pub slos: Vec<SloEntry>,
-            /// `[[rewrite]]`: rules for names, in the order in which they run.
-            pub rewrites: Vec<RewriteRule>,
-            /// `[[user]]`: who may log in over HTTP and MySQL.
-            pub users: Vec<ConfiguredUser>,
+            $($(#[doc = $of_list])* pub $field: Vec<$Entry>,)*
             /// Why the folder that `data.dir = "auto"` stands for is there and cannot be used.
             pub folder_refused: Option<String>,
             /// Where keys and lists were given.
             pub locations: BTreeMap<&'static str, Location>,
         }
+
+        /// The lists of tables.
+        pub(super) const LISTS: [&str; [$(stringify!($list)),*].len()] = [$(stringify!($list)),*];
 
         /// All keys, in the order of `config/pinbad.toml`.
         pub(crate) static KEYS: &[Key] = &[$($(Key {
@@ -65,39 +58,38 @@ macro_rules! settings {
                     $($section: $Section {
                         $($key: raw.value(next(), $kind.because(concat!($($why)?))),)*
                     },)*
-                    configured_reports: Vec::new(),
-                    otlp_inputs: Vec::new(),
-                    squids: Vec::new(),
-                    stats: Vec::new(),
-                    alerts: Vec::new(),
-                    slos: Vec::new(),
-                    rewrites: Vec::new(),
-                    users: Vec::new(),
+                    $($field: Vec::new(),)*
                     folder_refused: None,
                     locations: raw.locations(),
                 }
             }
 
-            /// Takes over the keys of `new` that can change at run time. Returns the keys that
-            /// changed, and those that need a restart and keep their value.
-            pub(super) fn take_live_keys(&mut self, new: &Self) -> Changes {
+            /// Takes over from `new` the settings that can change at run time, except `[[report]]`
+            /// entries. Returns the keys and lists that changed, and those that need a restart and
+            /// keep their value.
+            pub(crate) fn reload(&mut self, new: &Self) -> Changes {
                 let mut changes = Changes::default();
                 $($(
-                    if self.$section.$key != new.$section.$key {
-                        let name = concat!(stringify!($section), ".", stringify!($key));
-                        settings!(@changed self.$section.$key, new.$section.$key, changes, name $(, $live)?);
-                    }
+                    let name = concat!(stringify!($section), ".", stringify!($key));
+                    settings!(@take self.$section.$key, new.$section.$key, changes, name $(, $live)?);
                 )*)*
+                $(settings!(@take self.$field, new.$field, changes, stringify!($list) $(, $how)?);)*
                 changes
             }
         }
     };
-    (@changed $old:expr, $new:expr, $changes:ident, $name:ident, live) => {
+    (@take $old:expr, $new:expr, $changes:ident, $name:expr, live) => {
+        if $old != $new {
+            $changes.live.push($name);
+        }
+        // Locations too, which do not count as a change.
         $old.clone_from(&$new);
-        $changes.live.push($name);
     };
-    (@changed $old:expr, $new:expr, $changes:ident, $name:ident) => {
-        $changes.needs_restart.push($name);
+    (@take $old:expr, $new:expr, $changes:ident, $name:expr, apart) => {};
+    (@take $old:expr, $new:expr, $changes:ident, $name:expr) => {
+        if $old != $new {
+            $changes.needs_restart.push($name);
+        }
     };
 }
 

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::history::Resolution;
 use crate::input::record::Record;
-use crate::input::rewrite::Rewrite;
 use crate::input::squid::line::{self, Line};
 use crate::input::squid::{Decoder, Ending, Lines};
 
@@ -48,9 +47,9 @@ pub(crate) struct Piece {
 
 impl Piece {
     /// Reads the lines, as many as are processed at once by so many reports.
-    pub(super) fn decode<R: Rewrite>(
+    pub(super) fn decode(
         lines: &[u8],
-        mut decoder: Decoder<R>,
+        mut decoder: Decoder,
         reports: usize,
         (oldest, now): (u64, u64),
         covered_to: Option<u64>,
@@ -131,7 +130,7 @@ mod tests {
 
     use crate::config::Config;
     use crate::input::record::{Hasher, TextLimits};
-    use crate::input::rewrite::AsSent;
+    use crate::input::rewrite::NameRules;
     use crate::input::squid::Source;
 
     /// Proxy b logged the first half hour, proxy a from the tenth minute on; a's log comes first.
@@ -162,7 +161,8 @@ mod tests {
         let log: String = (0..5_000).map(|at| line(1_000_000 + at)).collect();
         let lines_taken = |reports| {
             let (limits, hasher) = (TextLimits::default(), Hasher::with_seed(1));
-            let decoder = Decoder::new(Arc::clone(&source), limits, hasher, AsSent).of_the_past();
+            let rules = NameRules::new(&[], hasher.clone(), Arc::default());
+            let decoder = Decoder::new(Arc::clone(&source), limits, hasher, rules).of_the_past();
             let piece = Piece::decode(log.as_bytes(), decoder, reports, (0, 1 << 40), None);
             assert_eq!(piece.bytes % line(1_000_000).len(), 0);
             piece.requests

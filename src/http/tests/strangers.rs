@@ -21,7 +21,7 @@ fn with_users() -> HttpSettings {
     let config = Config::from_toml("pinbad.toml", entry).unwrap();
     let users = Users::load(&config.users, |_| Some(TOKEN.into())).unwrap();
     let store = UserStore::new(users, Arc::new(SystemClock::new()));
-    HttpSettings { access: Access::new(Arc::new(store), false), ..HttpSettings::new(&[]) }
+    HttpSettings { access: Access::new(&Arc::new(store), false, ""), ..HttpSettings::new(&[]) }
 }
 
 fn tls(dir: &tempfile::TempDir) -> Tls {

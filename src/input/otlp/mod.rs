@@ -31,20 +31,19 @@ use self::attributes::Keys;
 pub use self::counters::{BodyRefusal, LeftOut, OtlpCounters};
 use self::join::{Joiner, REMEMBERED_BYTES};
 use self::messages::PartialSuccess;
-use self::request::{RequestWriter, Rules};
+use self::request::RequestWriter;
 pub(crate) use self::span::Kind;
 pub use self::span::SpanRefusal;
 use self::span::{Batch, Span};
+use super::Lane;
 use super::record::{DecodeCounts, Hasher, RecordWriter, TextLimits};
-use crate::clock::Clock;
+use super::rewrite::NameRules;
 use crate::config::OtlpInput;
 use crate::instruments::Instrument;
 use crate::limits::{
     BODY_SPANS_MAX, OTLP_BODY_BYTES_MAX, OTLP_UNPACKED_BYTES_MAX, SPANS_WAITING_BYTES_MAX,
 };
-use crate::ring::Producer;
 use crate::shutdown::Shutdown;
-use crate::telemetry::counters::SocketCounters;
 
 /// Decoding and joining of a body, counted in spans.
 pub(crate) static TAKE_SPANS: Instrument = Instrument::new("stage/otlp/take spans");
@@ -93,17 +92,6 @@ pub struct Source {
     joiner: Mutex<Option<Joiner>>,
 }
 
-/// Connection to the ring.
-#[derive(Debug)]
-pub struct Lane {
-    /// Writes records to the ring.
-    pub producer: Producer,
-    /// Counters of this producer.
-    pub counters: Arc<SocketCounters>,
-    /// Clock by which spans wait.
-    pub clock: Arc<dyn Clock>,
-}
-
 /// Interval between checks of waiting spans.
 const NAP: Duration = Duration::from_millis(20);
 
@@ -120,7 +108,7 @@ impl Source {
     }
 
     /// Starts accepting spans: applies `rules` as name rules and writes records to `lane`.
-    pub fn begin(&self, lane: Lane, (limits, hasher): (TextLimits, Hasher), rules: Box<Rules>) {
+    pub fn begin(&self, lane: Lane, (limits, hasher): (TextLimits, Hasher), rules: NameRules) {
         let writer = RequestWriter {
             config: Arc::clone(&self.config),
             keys: Arc::clone(&self.keys),

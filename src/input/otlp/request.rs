@@ -13,14 +13,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::Lane;
 use super::attributes::{Facts, FactsAt, Key, Keys, Texts, hash_of_ends};
 use super::span::Span;
 use crate::config::OtlpInput;
+use crate::input::Lane;
 use crate::input::record::{
     DecodeCounts, Interned, Numbers, RecordSink, RecordWriter, RejectReason, is_same,
 };
-use crate::input::rewrite::{Rewrite, TagOf, TextField};
+use crate::input::rewrite::{NameRules, Rewrite as _, TagOf, TextField};
 use crate::input::url::{UrlParts, url_parts};
 use crate::limits::{SPAN_TIMERS_MAX, TIMER_TAGS_MAX};
 
@@ -118,16 +118,13 @@ fn without_port(name: &[u8]) -> &[u8] {
     if may_have_one { url_parts(name, true).host } else { name }
 }
 
-/// Rules for names.
-pub(super) type Rules = dyn Rewrite + Send;
-
 /// Writes the records of an input.
 #[derive(Debug)]
 pub(super) struct RequestWriter {
     pub(super) config: Arc<OtlpInput>,
     pub(super) keys: Arc<Keys>,
     pub(super) record: RecordWriter,
-    pub(super) rules: Box<Rules>,
+    pub(super) rules: NameRules,
     pub(super) lane: Lane,
     /// Not yet published: an atomic addition for each request would wait for the cache misses of
     /// the one before.
@@ -147,7 +144,7 @@ impl RequestWriter {
         received_secs: u32,
     ) -> Option<u64> {
         self.counts.requests_decoded = self.counts.requests_decoded.saturating_add(1);
-        let (record, rules) = (&mut self.record, &mut *self.rules);
+        let (record, rules) = (&mut self.record, &mut self.rules);
         let [of_resource, facts] = [resource, root.facts].map(|it| it.among(texts));
         record.begin();
         let hostname = self.config.name.as_deref().map(str::as_bytes);
@@ -217,7 +214,7 @@ const KNOWN: usize = 16;
 /// [`SPAN_TIMERS_MAX`] are added up by their tags. Returns their number then.
 fn write_timers(
     record: &mut RecordWriter,
-    rules: &mut Rules,
+    rules: &mut NameRules,
     (root, texts): (&Span, &Texts<'_>),
     timers: &mut [&Span],
 ) -> u64 {

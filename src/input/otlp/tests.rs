@@ -14,7 +14,7 @@ use super::{BodyRefusal, Form, Joiner, Lane, LeftOut, OtlpCounters, Source, Span
 use crate::clock::ManualClock;
 use crate::config::{Config, OtlpInput};
 use crate::input::record::{Hasher, Record, TextLimits};
-use crate::input::rewrite::AsSent;
+use crate::input::rewrite::NameRules;
 use crate::ring::{Consumer, RingPlan, TempRing};
 use crate::telemetry::Counters;
 
@@ -66,7 +66,9 @@ impl World {
             counters: Arc::clone(&sockets.sockets[0]),
             clock: Arc::<ManualClock>::clone(&clock),
         };
-        source.begin(lane, (TextLimits::default(), Hasher::with_seed(5)), Box::new(AsSent));
+        let hasher = Hasher::with_seed(5);
+        let rules = NameRules::new(&[], hasher.clone(), Arc::default());
+        source.begin(lane, (TextLimits::default(), hasher), rules);
         let counters = Arc::clone(&source.counters);
         Self { source, counters, sockets, clock, consumer, records: Vec::new() }
     }

@@ -90,7 +90,7 @@ impl RecordWriter {
     /// Appends the next of the four texts of the request, in the order of [`TextField`]; `None` if
     /// it was not sent.
     #[inline]
-    pub(in crate::input) fn text<R: Rewrite + ?Sized>(
+    pub(in crate::input) fn text<R: Rewrite>(
         &mut self,
         field: TextField,
         raw: Option<&[u8]>,
@@ -143,7 +143,7 @@ impl RecordWriter {
     }
 
     /// Adds the result of name rules for `raw`; `None` if they leave it unchanged.
-    pub(in crate::input) fn rewritten_string<R: Rewrite + ?Sized>(
+    pub(in crate::input) fn rewritten_string<R: Rewrite>(
         &mut self,
         chain: Chain,
         raw: &[u8],
@@ -158,7 +158,7 @@ impl RecordWriter {
     }
 
     /// Adds the value of a tag, after the rules for its name.
-    pub(in crate::input) fn tag_value<R: Rewrite + ?Sized>(
+    pub(in crate::input) fn tag_value<R: Rewrite>(
         &mut self,
         rules: &mut R,
         (of, name): (TagOf, &[u8]),
@@ -173,7 +173,7 @@ impl RecordWriter {
     }
 
     /// Adds those of these tags of the request that have a value, as far as there is room.
-    pub(in crate::input) fn request_tags<'t, R: Rewrite + ?Sized>(
+    pub(in crate::input) fn request_tags<'t, R: Rewrite>(
         &mut self,
         rules: &mut R,
         tags: impl IntoIterator<Item = (&'t str, Option<&'t [u8]>)>,
@@ -370,13 +370,7 @@ impl RecordWriter {
 
     /// Runs the rules of `chain` on a text as sent. Returns whether they changed it; then
     /// `rewritten` has the new one, which is UTF-8 but not cut to `cap` yet.
-    fn rewrite<R: Rewrite + ?Sized>(
-        &mut self,
-        chain: Chain,
-        raw: &[u8],
-        cap: usize,
-        rules: &mut R,
-    ) -> bool {
+    fn rewrite<R: Rewrite>(&mut self, chain: Chain, raw: &[u8], cap: usize, rules: &mut R) -> bool {
         self.rewritten.clear();
         if raw.len() <= TEXT_BYTES_MAX && text::is_ascii(raw) {
             return rules.apply(chain, raw, &mut self.rewritten);

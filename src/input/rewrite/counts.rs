@@ -7,7 +7,7 @@
 use crate::telemetry::counter::Counter;
 
 /// Counters of all rules, in order. They only grow.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RuleCounters(Box<[OneRule]>);
 
 #[derive(Debug, Default)]

@@ -9,8 +9,8 @@ use super::Chain;
 use super::rules::Outcome;
 use crate::input::record::Hasher;
 
-/// Slots; a power of two.
-const PLACES: usize = 1024;
+/// Slots, a power of two.
+pub(super) const PLACES: usize = 1024;
 
 /// Bytes for a text and its new form together; 256 with their metadata.
 const TEXTS_BYTES: usize = 224;
@@ -53,7 +53,8 @@ impl Recent {
     /// Bytes of the table.
     pub(super) const BYTES: usize = PLACES * size_of::<Place>();
 
-    pub(super) fn new(hasher: Hasher) -> Self {
+    /// A table with so many of its slots.
+    pub(super) fn new(hasher: Hasher, places: usize) -> Self {
         let empty = Place {
             hash: 0,
             outcome: Outcome::default(),
@@ -63,7 +64,7 @@ impl Recent {
             changed: false,
             texts: [0; TEXTS_BYTES],
         };
-        Self { places: vec![empty; PLACES].into_boxed_slice(), hasher }
+        Self { places: vec![empty; places].into_boxed_slice(), hasher }
     }
 
     #[inline]
@@ -130,7 +131,7 @@ mod tests {
 
     #[test]
     fn a_text_is_known_under_its_chain_until_another_takes_the_place() {
-        let mut recent = Recent::new(Hasher::with_seed(1));
+        let mut recent = Recent::new(Hasher::with_seed(1), PLACES);
         let key = recent.key(Chain(0), b"/user/1");
         assert_eq!(made(&recent, 0, b"/user/1"), None);
         recent.keep(key, b"/user/1", SOME, Some(b"/user/*"));
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn an_empty_text_is_a_text_and_so_is_an_empty_result() {
-        let mut recent = Recent::new(Hasher::with_seed(1));
+        let mut recent = Recent::new(Hasher::with_seed(1), PLACES);
         assert_eq!(made(&recent, 0, b""), None);
         let key = recent.key(Chain(0), b"");
         recent.keep(key, b"", SOME, Some(b"(none)"));
@@ -157,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_leaves_the_place_as_it_was() {
-        let mut recent = Recent::new(Hasher::with_seed(1));
+        let mut recent = Recent::new(Hasher::with_seed(1), PLACES);
         let key = recent.key(Chain(0), b"a");
         recent.keep(key, b"a", SOME, None);
         recent.keep(key, &[b'x'; TEXTS_BYTES], SOME, Some(b"y"));

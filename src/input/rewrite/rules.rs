@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use regex::{CaptureLocations, Regex};
 
-use super::recent::{Known, Recent};
+use super::recent::{Known, PLACES, Recent};
 use super::{Chain, Rewrite, RuleCounters, RuleCounts, TagOf, TextField};
 use crate::config::rewrite::{Change, Piece, RewriteField, RewriteRule, Template};
 use crate::input::record::Hasher;
@@ -118,11 +118,13 @@ impl NameRules {
             keep: rules.len() > 1 || rules.iter().any(is_slow),
             rules: rules.into(),
         });
+        let chains: Box<[Links]> = chains.collect();
+        let places = if chains.iter().any(|it| it.keep) { PLACES } else { 0 };
         Self {
-            chains: chains.collect(),
+            chains,
             fields,
             tags: tags.into_boxed_slice(),
-            recent: Recent::new(hasher),
+            recent: Recent::new(hasher, places),
             made: Made {
                 now: String::with_capacity(TEXT_BYTES_MAX),
                 next: String::with_capacity(TEXT_BYTES_MAX),

@@ -20,7 +20,6 @@ use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
 use super::{CHUNK_BYTES, Intake, Lines};
-use crate::input::rewrite::Rewrite;
 use crate::shutdown::Shutdown;
 use crate::telemetry::log::Limit;
 
@@ -114,7 +113,7 @@ impl Log {
     }
 
     /// Takes the next bytes of it.
-    fn feed<R: Rewrite>(&mut self, bytes: &[u8], intake: &mut Intake<R>) {
+    fn feed(&mut self, bytes: &[u8], intake: &mut Intake) {
         self.read_bytes = self.read_bytes.saturating_add(bytes.len() as u64);
         intake.feed(&mut self.lines, bytes);
     }
@@ -232,7 +231,7 @@ pub fn check(path: &Path) -> io::Result<()> {
 
 /// Follows the log at `path` until `shutdown` is requested: from the source's position, else from
 /// its start, or its end if it exists now and `from_end` is set.
-pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutdown: &Shutdown) {
+pub fn run(path: &Path, from_end: bool, mut intake: Intake, shutdown: &Shutdown) {
     while !intake.decoder.source.has_begun() && !shutdown.requested() {
         thread::sleep(NAP);
     }
@@ -277,7 +276,7 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
             }),
         };
         let is_busy = went_on.unwrap_or_else(|error| {
-            if let Some(repeated) = errors.pass(intake.clock.mono_ms()) {
+            if let Some(repeated) = errors.pass(intake.lane.clock.mono_ms()) {
                 warn!(%error, repeated, path = %path.display(), "Cannot read a log of Squid's; it is tried again.");
             }
             false
@@ -290,7 +289,7 @@ pub fn run<R: Rewrite>(path: &Path, from_end: bool, mut intake: Intake<R>, shutd
 
 /// Finds the log that was read up to `known`. One of which no line was read may have others by now:
 /// it is begun.
-fn find<R: Rewrite>(path: &Path, known: Option<Position>, intake: &mut Intake<R>) -> Option<Log> {
+fn find(path: &Path, known: Option<Position>, intake: &mut Intake) -> Option<Log> {
     let log = Log::find(path, known?)?;
     if log.offset() == 0 {
         begin(&log, intake);
@@ -300,11 +299,7 @@ fn find<R: Rewrite>(path: &Path, known: Option<Position>, intake: &mut Intake<R>
 
 /// Opens the log in its place, to be read from its start, or continues with the one read up to
 /// `known` if that is found.
-fn open<R: Rewrite>(
-    path: &Path,
-    known: Option<Position>,
-    intake: &mut Intake<R>,
-) -> io::Result<Log> {
+fn open(path: &Path, known: Option<Position>, intake: &mut Intake) -> io::Result<Log> {
     let mut log = Log::open(path)?;
     match find(path, known, intake) {
         Some(found) => log = found,
@@ -322,13 +317,13 @@ fn open<R: Rewrite>(
 }
 
 /// Begins a log at its start.
-fn begin<R: Rewrite>(log: &Log, intake: &mut Intake<R>) {
+fn begin(log: &Log, intake: &mut Intake) {
     let is_it = |known| log.is_of(known) || log.is_copy_of(known);
     intake.decoder.begin_file(log.position().ok(), is_it);
 }
 
 /// Follows an opened log from its position.
-fn follow<R: Rewrite>(log: &Log, path: &Path, intake: &mut Intake<R>, shutdown: &Shutdown) {
+fn follow(log: &Log, path: &Path, intake: &mut Intake, shutdown: &Shutdown) {
     // The position until something is merged.
     intake.publish(log.position().ok(), shutdown);
     info!(path = %path.display(), offset = log.read_bytes, "Following a log of Squid's.");
@@ -336,11 +331,11 @@ fn follow<R: Rewrite>(log: &Log, path: &Path, intake: &mut Intake<R>, shutdown: 
 }
 
 /// Reads a chunk, or finds out how to go on at the end.
-fn read<R: Rewrite>(
+fn read(
     log: &mut Log,
     path: &Path,
     chunk: &mut [u8],
-    intake: &mut Intake<R>,
+    intake: &mut Intake,
     shutdown: &Shutdown,
 ) -> io::Result<Next> {
     let next = match log.file.read(chunk)? {
@@ -390,12 +385,12 @@ mod tests {
     use super::super::{LineNumbers, Reading, Source};
     use super::*;
     use crate::clock::ManualClock;
-    use crate::input::rewrite::AsSent;
+    use crate::input::Lane;
     use crate::ring::{RingPlan, TempRing};
     use crate::telemetry::counters::SocketCounters;
 
     /// The intake of a source that goes on where it is known to have been.
-    fn intake(known: Option<Reading>) -> (Intake<AsSent>, Arc<Source>) {
+    fn intake(known: Option<Reading>) -> (Intake, Arc<Source>) {
         let source = source("path = '/nowhere'");
         source.begin(known);
         let counters: Vec<Arc<SocketCounters>> = vec![Arc::default()];
@@ -405,9 +400,11 @@ mod tests {
         decoder.go_on();
         let intake = Intake {
             decoder,
-            producer: producers.remove(0),
-            counters: Arc::clone(&counters[0]),
-            clock: Arc::new(ManualClock::new(1_700_000_000_000)),
+            lane: Lane {
+                producer: producers.remove(0),
+                counters: Arc::clone(&counters[0]),
+                clock: Arc::new(ManualClock::new(1_700_000_000_000)),
+            },
         };
         (intake, source)
     }
@@ -431,7 +428,7 @@ mod tests {
                 let mut chunk = vec![0; *piece];
                 assert!(read(&mut log, &path, &mut chunk, &mut intake, &stop).is_ok());
             }
-            assert_eq!(intake.counters.requests_pushed.get(), 5);
+            assert_eq!(intake.lane.counters.requests_pushed.get(), 5);
             for left in 0..=5 {
                 let progress = source.at(left).0;
                 let at = progress.file.unwrap().offset;

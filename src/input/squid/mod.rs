@@ -37,16 +37,15 @@ pub use self::reading::{Followed, Positions, Reading, Tally};
 use self::request::RequestWriter;
 use self::sequence::{Arrival, Known, SEQUENCES_BYTES, Sequences};
 use self::sums::{Moves, SUMS_BYTES, Sums};
-use super::Decode;
 use super::record::{
     DecodeCounts, Example, Hasher, RecordSink, RecordWriter, RejectReason, TextLimits,
 };
-use super::rewrite::Rewrite;
+use super::rewrite::NameRules;
+use super::{Decode, Lane};
 use crate::clock::Clock;
 use crate::config::{SquidFrom, SquidSource};
 use crate::instruments::Instrument;
 use crate::limits::LINE_BYTES_MAX;
-use crate::ring::Producer;
 use crate::shutdown::Shutdown;
 use crate::telemetry::counters::SocketCounters;
 
@@ -248,12 +247,12 @@ impl Source {
 /// The sender of lines that do not come over a network.
 pub const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
 
-/// Turns lines into records, with `R` as name rules. One per source.
+/// Turns lines into records. One per source.
 #[derive(Debug)]
-pub struct Decoder<R> {
+pub struct Decoder {
     source: Arc<Source>,
     sequences: Sequences,
-    writer: RequestWriter<R>,
+    writer: RequestWriter,
     /// Lines of datagrams: each datagram ends its last line.
     lines: Lines,
     sender: SocketAddr,
@@ -271,9 +270,9 @@ pub struct Decoder<R> {
     swaps: Tally,
 }
 
-impl<R: Rewrite> Decoder<R> {
+impl Decoder {
     /// A decoder that continues at the source's position.
-    pub fn new(source: Arc<Source>, limits: TextLimits, hasher: Hasher, rules: R) -> Self {
+    pub fn new(source: Arc<Source>, limits: TextLimits, hasher: Hasher, rules: NameRules) -> Self {
         let mut decoder = Self {
             writer: RequestWriter::new(limits, hasher, rules),
             source,
@@ -427,7 +426,7 @@ impl<R: Rewrite> Decoder<R> {
 }
 
 /// Datagrams hold one or more whole lines; the last may be cut.
-impl<R: Rewrite> Decode for Decoder<R> {
+impl Decode for Decoder {
     const WANTS_SENDER: bool = true;
 
     fn sender(&mut self, sender: SocketAddr) {
@@ -470,23 +469,19 @@ impl<R: Rewrite> Decode for Decoder<R> {
 
 /// Decodes lines from connections or files, for the thread that reads them.
 #[derive(Debug)]
-pub struct Intake<R> {
+pub struct Intake {
     /// The decoder.
-    pub decoder: Decoder<R>,
-    /// The destination of records.
-    pub producer: Producer,
-    /// The ring counters of this producer.
-    pub counters: Arc<SocketCounters>,
-    /// For the time of reception.
-    pub clock: Arc<dyn Clock>,
+    pub decoder: Decoder,
+    /// The way of records to the ring.
+    pub lane: Lane,
 }
 
-impl<R: Rewrite> Intake<R> {
+impl Intake {
     /// Decodes the lines that end in these bytes; returns how many were usable.
     fn feed(&mut self, lines: &mut Lines, bytes: &[u8]) -> usize {
         let mut stage = TAKE_LINES.begin();
-        let (mut used, secs) = (0_usize, self.clock.unix_secs());
-        let Self { decoder, producer, .. } = self;
+        let Self { decoder, lane: Lane { producer, clock, .. } } = self;
+        let (mut used, secs) = (0_usize, clock.unix_secs());
         decoder.source.counters.bytes_received.add(bytes.len() as u64);
         lines.feed(bytes, |line, ending| {
             used = used.saturating_add(decoder.take(line, ending, secs, producer).into());
@@ -497,8 +492,8 @@ impl<R: Rewrite> Intake<R> {
 
     /// Discards an incomplete line that will never end.
     fn end(&mut self, lines: &mut Lines) {
-        let secs = self.clock.unix_secs();
-        let Self { decoder, producer, .. } = self;
+        let Self { decoder, lane: Lane { producer, clock, .. } } = self;
+        let secs = clock.unix_secs();
         lines.end(Ending::Cut, &mut |line, ending| {
             decoder.take(line, ending, secs, producer);
         });
@@ -507,12 +502,13 @@ impl<R: Rewrite> Intake<R> {
     /// Publishes what was decoded, up to `position` if that is of a file, and waits while the
     /// temporary pool is half full: nothing is lost, unread data stays where it is.
     fn publish(&mut self, position: Option<file::Position>, shutdown: &Shutdown) {
-        self.counters.add_decoded(&self.decoder.publish());
-        self.producer.publish();
+        let Self { decoder, lane: Lane { producer, counters, .. } } = self;
+        counters.add_decoded(&decoder.publish());
+        producer.publish();
         if let Some(position) = position {
-            self.decoder.source.mark(position, &self.counters);
+            decoder.source.mark(position, counters);
         }
-        while self.producer.is_crowded() && !shutdown.requested() {
+        while producer.is_crowded() && !shutdown.requested() {
             thread::sleep(CROWDED_NAP);
         }
     }

@@ -113,7 +113,6 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::input::record::Record;
-    use crate::input::rewrite::AsSent;
 
     /// Moved objects are taken with the position up to which it was read, over and over: of a log
     /// that had more, that is not counted again.
@@ -140,17 +139,16 @@ mod tests {
         let moved = |moves: &Moves| moves.iter().map(|(_, sum)| sum.count).sum::<u64>();
         let (source, mut decoder, counters, followed) = begin(None);
         let mut block = Vec::new();
-        let mut read =
-            |decoder: &mut Decoder<AsSent>, source: &Source, counters: &SocketCounters| {
-                for line in [&swap[..], request, swap] {
-                    block.clear();
-                    assert!(decoder.take(line, Ending::Whole, 1, &mut block));
-                    let pushed = u64::from(!block.is_empty());
-                    counters.requests_pushed.add(pushed);
-                }
-                let _counts = decoder.publish();
-                source.mark(position(counters.requests_pushed.get()), counters);
-            };
+        let mut read = |decoder: &mut Decoder, source: &Source, counters: &SocketCounters| {
+            for line in [&swap[..], request, swap] {
+                block.clear();
+                assert!(decoder.take(line, Ending::Whole, 1, &mut block));
+                let pushed = u64::from(!block.is_empty());
+                counters.requests_pushed.add(pushed);
+            }
+            let _counts = decoder.publish();
+            source.mark(position(counters.requests_pushed.get()), counters);
+        };
         for _ in 0..3 {
             read(&mut decoder, &source, &counters);
         }
@@ -205,7 +203,7 @@ mod tests {
             source.sums.lock().fresh.get_or_insert_default();
             let mut decoder = decoder(&source);
             decoder.go_on();
-            let read = |decoder: &mut Decoder<AsSent>, lines: u64| {
+            let read = |decoder: &mut Decoder, lines: u64| {
                 let mut block = Vec::new();
                 for line in (0..lines).flat_map(|_| [&request[..], swap]) {
                     assert!(decoder.take(line, Ending::Whole, 1, &mut block));

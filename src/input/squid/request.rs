@@ -25,21 +25,21 @@ use crate::config::SquidSource;
 use crate::input::record::{
     DecodeCounts, Hasher, Interned, Numbers, RecordSink, RecordWriter, RejectReason, TextLimits,
 };
-use crate::input::rewrite::{Rewrite, TagOf, TextField};
+use crate::input::rewrite::{NameRules, Rewrite as _, TagOf, TextField};
 use crate::input::url::url_parts;
 use crate::limits::TIMER_TAGS_MAX;
 
-/// Writes records, with `R` as name rules.
+/// Writes records.
 #[derive(Debug)]
-pub(super) struct RequestWriter<R> {
+pub(super) struct RequestWriter {
     record: RecordWriter,
-    rules: R,
+    rules: NameRules,
     /// Whether reports already have the next request.
     pub(super) is_counted: bool,
 }
 
-impl<R: Rewrite> RequestWriter<R> {
-    pub(super) fn new(limits: TextLimits, hasher: Hasher, rules: R) -> Self {
+impl RequestWriter {
+    pub(super) fn new(limits: TextLimits, hasher: Hasher, rules: NameRules) -> Self {
         Self { record: RecordWriter::new(limits, hasher), rules, is_counted: false }
     }
 
@@ -127,14 +127,14 @@ impl<R: Rewrite> RequestWriter<R> {
 }
 
 /// Writes timers with one tag each.
-struct Timers<'a, R> {
+struct Timers<'a> {
     record: &'a mut RecordWriter,
-    rules: &'a mut R,
+    rules: &'a mut NameRules,
     /// The name of the last timer, and its string.
     name: (&'static [u8], Option<Interned>),
 }
 
-impl<R: Rewrite> Timers<'_, R> {
+impl Timers<'_> {
     fn add(&mut self, name: &'static [u8], value: &str, us: u64) {
         let Self { record, rules, .. } = self;
         let timer = record.begin_timer(1, seconds(us), 0.0, 0.0);

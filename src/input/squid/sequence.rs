@@ -179,8 +179,10 @@ impl Run {
         }
     }
 
-    fn slot(&mut self, number: u64) -> Option<&mut u64> {
-        self.recent.get_mut(number as usize % RECENT)
+    fn set(&mut self, number: u64, came: u64) {
+        if let Some(slot) = self.recent.get_mut(number as usize % RECENT) {
+            *slot = came;
+        }
     }
 
     /// Whether this line arrived before.
@@ -216,9 +218,7 @@ impl Run {
                 return Arrival::Repeated;
             }
             if self.is_late(number, start_ms) {
-                if let Some(slot) = self.slot(number) {
-                    *slot = came;
-                }
+                self.set(number, came);
                 return Arrival::Late;
             }
             if !self.is_recent(number) && start_ms <= self.known.newest_ms {
@@ -231,13 +231,9 @@ impl Run {
         }
         let gap = number.saturating_sub(self.known.next);
         for skipped in number.saturating_sub(gap.min(RECENT as u64))..number {
-            if let Some(slot) = self.slot(skipped) {
-                *slot = 0;
-            }
+            self.set(skipped, 0);
         }
-        if let Some(slot) = self.slot(number) {
-            *slot = came;
-        }
+        self.set(number, came);
         self.known.next = number.saturating_add(1);
         self.known.newest_ms = self.known.newest_ms.max(start_ms);
         let unnumbered = std::mem::take(&mut self.unnumbered);

@@ -167,6 +167,11 @@ impl Answers {
 /// Sums that can be added up.
 trait Add: Default + Clone {
     fn add(&mut self, other: &Self);
+
+    /// Keys and times that it takes up.
+    fn entries(&self) -> usize {
+        1
+    }
 }
 
 impl Add for Swaps {
@@ -191,6 +196,10 @@ impl Add for Answers {
             *sum = sum.saturating_add(*count);
         }
     }
+
+    fn entries(&self) -> usize {
+        self.times.len().saturating_add(1)
+    }
 }
 
 /// Sums by key; the parts of a key are separated by zeros, which no line contains.
@@ -206,17 +215,12 @@ struct Windowed<S> {
 
 impl<S: Add> Windowed<S> {
     /// The sum of a key in the current piece, and whether there is room for more in it.
-    fn sum(
-        &mut self,
-        piece: u32,
-        weigh: impl Fn(&S) -> usize,
-        parts: [&[u8]; 3],
-    ) -> Option<(&mut S, bool)> {
+    fn sum(&mut self, piece: u32, parts: [&[u8]; 3]) -> Option<(&mut S, bool)> {
         if self.pieces.back().is_none_or(|(last, _)| *last < piece) {
             while let Some((first, sums)) = self.pieces.front()
                 && first.saturating_add(PIECES) <= piece
             {
-                let gone: usize = sums.values().map(|it| weigh(it).saturating_add(1)).sum();
+                let gone: usize = sums.values().map(S::entries).sum();
                 self.entries = self.entries.saturating_sub(gone);
                 self.pieces.pop_front();
             }
@@ -248,22 +252,25 @@ impl<S: Add> Windowed<S> {
         sums.collect()
     }
 
-    /// Adds a sum that was saved to its piece, if there is room for it.
-    fn restore(&mut self, piece: u32, weigh: impl Fn(&S) -> usize, key: Box<[u8]>, sum: &S) {
-        let weight = |it: &S| weigh(it).saturating_add(1);
-        if self.entries.saturating_add(weight(sum)) > ENTRIES_MAX || key.len() > 3 * PART_BYTES + 2
-        {
-            return;
-        }
-        let at = self.pieces.partition_point(|(number, _)| *number < piece);
-        if self.pieces.get(at).is_none_or(|(number, _)| *number != piece) {
-            self.pieces.insert(at, (piece, ByKey::default()));
-        }
-        if let Some((_, sums)) = self.pieces.get_mut(at) {
-            let before = sums.get(&key).map_or(0, weight);
-            let all = sums.entry(key).or_default();
-            all.add(sum);
-            self.entries = self.entries.saturating_sub(before).saturating_add(weight(all));
+    /// Adds sums that were saved until `now` to their pieces of so many seconds, as far as there is
+    /// room.
+    fn restore(&mut self, saved: Vec<SavedSum<S>>, piece_secs: u32, now: u32) {
+        for (secs, key, sum) in saved.into_iter().filter(|it| it.0 <= now) {
+            let has_room = self.entries.saturating_add(sum.entries()) <= ENTRIES_MAX;
+            if !has_room || key.len() > 3 * PART_BYTES + 2 {
+                continue;
+            }
+            let piece = secs.checked_div(piece_secs).unwrap_or(0);
+            let at = self.pieces.partition_point(|(number, _)| *number < piece);
+            if self.pieces.get(at).is_none_or(|(number, _)| *number != piece) {
+                self.pieces.insert(at, (piece, ByKey::default()));
+            }
+            if let Some((_, sums)) = self.pieces.get_mut(at) {
+                let before = sums.get(&key).map_or(0, S::entries);
+                let all = sums.entry(key).or_default();
+                all.add(&sum);
+                self.entries = self.entries.saturating_sub(before).saturating_add(all.entries());
+            }
         }
     }
 
@@ -356,17 +363,10 @@ impl Sums {
 
     /// Adds those of a snapshot, as far as there is room. What has left the window meanwhile is not
     /// shown, and goes. `now`: what is later is from a version that counted by the wall clock.
-    pub(crate) fn restore(&mut self, mut saved: SavedSums, now: u32) {
-        saved.swaps.retain(|(secs, ..)| *secs <= now);
-        saved.answers.retain(|(secs, ..)| *secs <= now);
-        for (secs, key, sum) in saved.swaps {
-            let piece = self.piece(secs);
-            self.swaps.restore(piece, |_| 0, key, &sum);
-        }
-        for (secs, key, sum) in saved.answers {
-            let piece = self.piece(secs);
-            self.answers.restore(piece, |it| it.times.len(), key, &sum);
-        }
+    pub(crate) fn restore(&mut self, saved: SavedSums, now: u32) {
+        let piece_secs = self.piece_secs();
+        self.swaps.restore(saved.swaps, piece_secs, now);
+        self.answers.restore(saved.answers, piece_secs, now);
     }
 
     /// Records that a file was read up to here, if it is the one begun last.
@@ -412,7 +412,7 @@ impl Sums {
         };
         if number >= self.next.swaps {
             self.next.swaps = number.saturating_add(1);
-            if let Some((sum, _)) = self.swaps.sum(piece, |_| 0, key) {
+            if let Some((sum, _)) = self.swaps.sum(piece, key) {
                 sum.add(&moved);
             }
         }
@@ -453,7 +453,7 @@ impl Sums {
         let url = request.url.as_deref().unwrap_or_default();
         let host = url_parts(url, request.method == Some(b"CONNECT")).host;
         let key = [host, request.mime.as_deref().unwrap_or_default(), code];
-        let Some((sum, has_room)) = self.answers.sum(piece, |it| it.times.len(), key) else {
+        let Some((sum, has_room)) = self.answers.sum(piece, key) else {
             return;
         };
         sum.add(&Answers {

@@ -18,7 +18,6 @@ use tracing::{debug, warn};
 
 use super::{CHUNK_BYTES, Intake, Lines};
 use crate::input::Decode as _;
-use crate::input::rewrite::Rewrite;
 use crate::input::udp::senders::Senders;
 use crate::shutdown::Shutdown;
 use crate::telemetry::log::Limit;
@@ -54,10 +53,10 @@ struct Connection {
 
 /// Reads lines from connections to `listener`, which is non-blocking, if `senders` allows them,
 /// until `shutdown` is requested.
-pub fn run<R: Rewrite>(
+pub fn run(
     listener: &TcpListener,
     senders: Option<&Senders>,
-    mut intake: Intake<R>,
+    mut intake: Intake,
     shutdown: &Shutdown,
 ) {
     let mut connections: Vec<Connection> = Vec::new();
@@ -72,7 +71,7 @@ pub fn run<R: Rewrite>(
         });
         if let Err(error) = &accepted
             && !is_nothing(error.kind())
-            && let Some(repeated) = errors.pass(intake.clock.mono_ms())
+            && let Some(repeated) = errors.pass(intake.lane.clock.mono_ms())
         {
             warn!(%error, repeated, "Could not take a connection of Squid's.");
         }
@@ -87,15 +86,15 @@ pub fn run<R: Rewrite>(
     {}
 }
 
-fn accept<R: Rewrite>(
+fn accept(
     stream: TcpStream,
     sender: SocketAddr,
     connections: &mut Vec<Connection>,
-    intake: &mut Intake<R>,
+    intake: &mut Intake,
 ) {
     // A listener at `[::]` also has those of IPv4.
     let sender = SocketAddr::new(sender.ip().to_canonical(), sender.port());
-    let now_ms = intake.clock.mono_ms();
+    let now_ms = intake.lane.clock.mono_ms();
     let counters = &intake.decoder.source.counters;
     if connections.len() >= CONNECTIONS_MAX {
         let Some(at) = gives_way(connections, sender, now_ms) else {
@@ -145,10 +144,10 @@ fn gives_way(connections: &[Connection], sender: SocketAddr, now_ms: u64) -> Opt
 }
 
 /// Reads a chunk from each connection; returns whether there was anything.
-fn read_all<R: Rewrite>(
+fn read_all(
     connections: &mut Vec<Connection>,
     chunk: &mut [u8],
-    intake: &mut Intake<R>,
+    intake: &mut Intake,
     shutdown: &Shutdown,
 ) -> bool {
     let mut any = false;
@@ -162,7 +161,7 @@ fn read_all<R: Rewrite>(
             }
         };
         any = true;
-        connection.heard_ms = intake.clock.mono_ms();
+        connection.heard_ms = intake.lane.clock.mono_ms();
         intake.decoder.sender(connection.sender);
         let read = chunk.get(..bytes).unwrap_or_default();
         connection.proven |= intake.feed(&mut connection.lines, read) > 0;
@@ -185,6 +184,7 @@ mod tests {
     use super::super::tests::{UDP, decoder, source};
     use super::*;
     use crate::clock::ManualClock;
+    use crate::input::Lane;
     use crate::ring::{RingPlan, TempRing};
     use crate::telemetry::counters::SocketCounters;
 
@@ -196,9 +196,11 @@ mod tests {
         let (_ring, mut producers, _consumer) = TempRing::new(plan, &counters);
         let mut intake = Intake {
             decoder: decoder(&source(UDP)),
-            producer: producers.remove(0),
-            counters: Arc::clone(&counters[0]),
-            clock: Arc::new(ManualClock::new(1_700_000_000_000)),
+            lane: Lane {
+                producer: producers.remove(0),
+                counters: Arc::clone(&counters[0]),
+                clock: Arc::new(ManualClock::new(1_700_000_000_000)),
+            },
         };
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();

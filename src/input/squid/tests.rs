@@ -10,7 +10,7 @@ use crate::clock::ManualClock;
 use crate::config::Config;
 use crate::input::pinba::reference::plain::{Plain, read_all};
 use crate::input::record::micros;
-use crate::input::rewrite::{AsSent, NameRules, RuleCounters};
+use crate::input::rewrite::{NameRules, RuleCounters};
 use crate::input::url::url_parts;
 use crate::state::counters::SavedCounters;
 use crate::telemetry::Counters;
@@ -37,9 +37,10 @@ pub(super) fn source(toml: &str) -> Arc<Source> {
 pub(super) const UDP: &str = "listen = \"udp://127.0.0.1:0\"";
 const NAMED: &str = "listen = \"udp://127.0.0.1:0\"\nname = \"proxy\"\nclient = true";
 
-pub(super) fn decoder(source: &Arc<Source>) -> Decoder<AsSent> {
+pub(super) fn decoder(source: &Arc<Source>) -> Decoder {
     let (limits, hasher) = (TextLimits::default(), Hasher::with_seed(1));
-    Decoder::new(Arc::clone(source), limits, hasher, AsSent)
+    let rules = NameRules::new(&[], hasher.clone(), Arc::default());
+    Decoder::new(Arc::clone(source), limits, hasher, rules)
 }
 
 /// The requests of datagrams, each with its sender's port.
@@ -395,7 +396,7 @@ fn sums_have_a_line_once_through_a_kill() {
         }
         (source, decoder, counters)
     };
-    let read = |decoder: &mut Decoder<AsSent>, lines: u64| {
+    let read = |decoder: &mut Decoder, lines: u64| {
         for _ in 0..lines {
             assert!(decoder.take(request, Ending::Whole, 1, &mut Vec::new()));
             assert!(decoder.take(swap, Ending::Whole, 1, &mut Vec::new()));
@@ -451,7 +452,7 @@ fn sums_have_a_line_of_the_next_file_once_through_a_kill() {
         let counters = Counters { squids: vec![Arc::clone(&source)], ..Counters::new(1) };
         (source, counters)
     };
-    let read = |decoder: &mut Decoder<AsSent>, lines: u64| {
+    let read = |decoder: &mut Decoder, lines: u64| {
         for _ in 0..lines {
             assert!(decoder.take(request, Ending::Whole, 1, &mut Vec::new()));
             assert!(decoder.take(swap, Ending::Whole, 1, &mut Vec::new()));

@@ -13,7 +13,6 @@ use std::io::{ErrorKind, Read as _};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs as _};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 use std::{fmt, io};
@@ -107,21 +106,11 @@ fn look_up(address: &str, shutdown: &Shutdown) -> io::Result<Vec<SocketAddr>> {
     if let Ok(known) = address.parse() {
         return Ok(vec![known]);
     }
-    let (sender, receiver) = mpsc::channel();
     let name = address.to_owned();
-    thread::Builder::new().name("stat-lookup".to_owned()).spawn(move || {
-        let found = name.to_socket_addrs().map(Iterator::collect);
-        // Nobody waits for it any more after a stop.
-        let _left = sender.send(found);
-    })?;
-    while !shutdown.requested() {
-        match receiver.recv_timeout(LOOK) {
-            Err(RecvTimeoutError::Timeout) => {}
-            Ok(found) => return found,
-            Err(RecvTimeoutError::Disconnected) => break,
-        }
-    }
-    Err(io::Error::other("the name was not looked up"))
+    let look_up = move || name.to_socket_addrs().map(Iterator::collect);
+    let found = shutdown.unless_requested(("stat-lookup", Duration::ZERO), look_up);
+    let found = found.unwrap_or(Err("the name was not looked up".to_owned()));
+    found.map_err(io::Error::other)?
 }
 
 /// Reads from the stream of `source` until `shutdown` is requested.

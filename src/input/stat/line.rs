@@ -72,19 +72,20 @@ const OFFSET_END: u64 = 1 << 24;
 
 counted! {
     /// The code that was running, as sent.
-    #[derive(Serialize, Deserialize)]
+    #[derive(Default, Serialize, Deserialize)]
     SampleType {
         /// PHP code.
         User = "user",
         /// A function of PHP itself or of an extension.
         Internal = "internal",
         /// None, or it could not be read.
+        #[default]
         Memory = "memory",
     }
 }
 
 /// A line, split but not decoded.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Line<'a> {
     /// The code that was running.
     pub sample_type: SampleType,
@@ -109,7 +110,7 @@ pub struct Line<'a> {
 }
 
 /// The data on a request.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Request<'a> {
     /// Process id, or thread id if PHP uses threads.
     pub pid: i64,
@@ -172,10 +173,8 @@ pub fn split(line: &[u8]) -> Result<Line<'_>, BadLine> {
     for at in memmem::rfind_iter(rest, TIME) {
         let (request, behind) = rest.split_at(at);
         let behind = behind.get(TIME.len()..).unwrap_or_default();
-        match measures(behind) {
-            Ok((measures, behind)) => {
-                return with_symbols(sample_type, request, &measures, behind);
-            }
+        match measures(sample_type, request, behind) {
+            Ok((line, behind)) => return with_symbols(line, behind),
             // A name may contain one that only looks like it.
             Err(why) => failure = why,
         }
@@ -184,31 +183,25 @@ pub fn split(line: &[u8]) -> Result<Line<'_>, BadLine> {
 }
 
 /// Parses time and memory; returns the rest.
-fn measures(text: &[u8]) -> Result<(Measures, &[u8]), BadLine> {
+fn measures<'a>(
+    sample_type: SampleType,
+    request: &'a [u8],
+    text: &'a [u8],
+) -> Result<(Line<'a>, &'a [u8]), BadLine> {
     let (elapsed, rest) = seconds(text).ok_or(BadLine::BadNumber)?;
     let rest = rest.strip_prefix(MEMORY).ok_or(BadLine::CutOff)?;
-    let (used, rest) = memory(rest)?;
+    let ((used, is_used_wrapped), rest) = memory(rest)?;
     let rest = rest.strip_prefix(PEAK).ok_or(BadLine::CutOff)?;
-    let (peak, rest) = memory(rest)?;
+    let ((peak, is_peak_wrapped), rest) = memory(rest)?;
     let rest = rest.strip_prefix(b"}").ok_or(BadLine::CutOff)?;
-    let measures = Measures { elapsed, used: used.0, peak: peak.0, wrapped: used.1 || peak.1 };
-    Ok((measures, rest))
-}
-
-struct Measures {
-    elapsed: u64,
-    used: u64,
-    peak: u64,
-    wrapped: bool,
+    let memory_wrapped = is_used_wrapped || is_peak_wrapped;
+    let known =
+        Line { sample_type, request, elapsed, used, peak, memory_wrapped, ..Line::default() };
+    Ok((known, rest))
 }
 
 /// Parses what follows the memory: each part at most once, in order.
-fn with_symbols<'a>(
-    sample_type: SampleType,
-    request: &'a [u8],
-    measures: &Measures,
-    mut rest: &'a [u8],
-) -> Result<Line<'a>, BadLine> {
+fn with_symbols<'a>(mut line: Line<'a>, mut rest: &'a [u8]) -> Result<Line<'a>, BadLine> {
     let mut last = |start: &[u8]| -> Option<&'a [u8]> {
         let at = memmem::rfind(rest, start)?;
         let (before, part) = rest.split_at(at);
@@ -216,38 +209,23 @@ fn with_symbols<'a>(
         rest = before;
         Some(part)
     };
-    let (operation, caller) = match sample_type {
-        SampleType::User => (last(b", \"opline\": {"), None),
-        SampleType::Internal => (None, last(b", \"caller\": {")),
-        SampleType::Memory => (None, None),
-    };
-    let mut arguments = None;
+    match line.sample_type {
+        SampleType::User => line.operation = last(b", \"opline\": {"),
+        SampleType::Internal => line.caller = last(b", \"caller\": {"),
+        SampleType::Memory => {}
+    }
     if let Some(at) = memmem::rfind(rest, b", \"arginfo\": [") {
         let (before, part) = rest.split_at(at);
         let part = part.strip_prefix(b", \"arginfo\": [").unwrap_or_default();
-        arguments = Some(part.strip_suffix(b"]").ok_or(BadLine::BadSymbol)?);
+        line.arguments = Some(part.strip_suffix(b"]").ok_or(BadLine::BadSymbol)?);
         rest = before;
     }
-    let symbol = match rest {
-        b"" => None,
-        rest => {
-            let part = rest.strip_prefix(b", \"symbol\": {");
-            let part = part.and_then(|part| part.strip_suffix(b"}"));
-            Some(part.ok_or(BadLine::BadSymbol)?)
-        }
-    };
-    Ok(Line {
-        sample_type,
-        request,
-        elapsed: measures.elapsed,
-        used: measures.used,
-        peak: measures.peak,
-        memory_wrapped: measures.wrapped,
-        symbol,
-        arguments,
-        operation,
-        caller,
-    })
+    if !rest.is_empty() {
+        let part = rest.strip_prefix(b", \"symbol\": {");
+        let part = part.and_then(|part| part.strip_suffix(b"}"));
+        line.symbol = Some(part.ok_or(BadLine::BadSymbol)?);
+    }
+    Ok(line)
 }
 
 impl<'a> Request<'a> {
@@ -261,15 +239,8 @@ impl<'a> Request<'a> {
         let rest = rest.strip_prefix(b", \"elapsed\": ");
         let rest = rest.ok_or(BadLine::BadRequest)?;
         let (elapsed, mut rest) = seconds(rest).ok_or(BadLine::BadNumber)?;
-        let mut request = Self {
-            pid,
-            elapsed,
-            path: None,
-            method: None,
-            uri: None,
-            unquoted: false,
-            injected: memmem::find(text, TIME).is_some(),
-        };
+        let injected = memmem::find(text, TIME).is_some();
+        let mut request = Self { pid, elapsed, injected, ..Self::default() };
         if let Some(text) = rest.strip_prefix(b", \"path\": \"") {
             // The closing quote stays: the next part begins after it.
             let (method, uri) =

@@ -59,17 +59,10 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Allocates the buffers, zeroed and untouched.
-    pub fn new() -> Self {
-        Self::with_names(0)
-    }
-
-    /// Like [`Batch::new`], with senders' addresses ([`Batch::senders`]).
-    pub fn with_senders() -> Self {
-        Self::with_names(BATCH_DATAGRAMS_MAX)
-    }
-
-    fn with_names(names: usize) -> Self {
+    /// Allocates the buffers, zeroed and untouched; with those of the senders' addresses
+    /// ([`Batch::senders`]) if they are wanted.
+    pub fn new(wants_senders: bool) -> Self {
+        let names = if wants_senders { BATCH_DATAGRAMS_MAX } else { 0 };
         let iovecs = (0..BATCH_DATAGRAMS_MAX)
             .map(|_| libc::iovec { iov_base: ptr::null_mut(), iov_len: BUFFER_BYTES })
             .collect();
@@ -176,12 +169,6 @@ fn sender(name: &Name) -> u128 {
     }
 }
 
-impl Default for Batch {
-    fn default() -> Self {
-        Self::new()
-    }
-}
-
 impl std::fmt::Debug for Batch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Batch").field("received", &self.received).finish_non_exhaustive()
@@ -200,7 +187,7 @@ mod in_miri {
 
     #[test]
     fn the_kernel_may_write_where_it_is_told_to() {
-        for mut batch in [Batch::new(), Batch::with_senders()] {
+        for mut batch in [Batch::new(false), Batch::new(true)] {
             let stdin = std::io::stdin();
             for _ in 0..2 {
                 assert_eq!(batch.receive(stdin.as_fd()).unwrap(), BATCH_DATAGRAMS_MAX);
@@ -252,7 +239,7 @@ mod tests {
     #[test]
     fn takes_what_is_there_and_no_more() {
         let (to, from) = pair();
-        let mut batch = Batch::new();
+        let mut batch = Batch::new(false);
         let calls = (0..20).map(|_| {
             for i in 0..3_u8 {
                 from.send(&[i; 5]).unwrap();
@@ -267,7 +254,7 @@ mod tests {
     #[test]
     fn every_length_arrives_whole() {
         let (to, from) = pair();
-        let mut batch = Batch::new();
+        let mut batch = Batch::new(false);
         for bytes in [0, 1, 1472, 65_507] {
             let packet: Vec<u8> = (0..bytes).map(|i| (i % 251) as u8).collect();
             from.send(&packet).unwrap();
@@ -279,7 +266,7 @@ mod tests {
     #[test]
     fn more_than_one_batch_stays_in_order() {
         let (to, from) = pair();
-        let mut batch = Batch::new();
+        let mut batch = Batch::new(false);
         for i in 0..100_u8 {
             from.send(&[i]).unwrap();
         }
@@ -294,7 +281,7 @@ mod tests {
     #[test]
     fn the_wait_ends_and_leaves_nothing_behind() {
         let (to, from) = pair();
-        let mut batch = Batch::new();
+        let mut batch = Batch::new(false);
         from.send(b"before").unwrap();
         assert_eq!(batch.receive(to.as_fd()).unwrap(), 1);
         to.set_read_timeout(Some(Duration::from_millis(20))).unwrap();
@@ -315,7 +302,7 @@ mod tests {
                 sources.push(UdpSocket::bind("127.9.8.7:0").unwrap());
                 expected.push(0xffff_7f09_0807);
             }
-            let mut batch = Batch::with_senders();
+            let mut batch = Batch::new(true);
             // Twice: the kernel has overwritten the lengths of the names.
             for _ in 0..2 {
                 for (number, from) in sources.iter().enumerate() {
@@ -332,7 +319,7 @@ mod tests {
                 assert!(numbers.iter().copied().eq(0..sources.len()), "{numbers:?}");
                 assert_eq!(got, expected);
             }
-            let mut without = Batch::new();
+            let mut without = Batch::new(false);
             sources[0].send_to(b"x", to.local_addr().unwrap()).unwrap();
             assert_eq!(without.receive(to.as_fd()).unwrap(), 1);
             assert_eq!(without.senders().count(), 0);
@@ -342,7 +329,7 @@ mod tests {
     #[test]
     fn an_error_is_told() {
         let file = tempfile::tempfile().unwrap();
-        let error = Batch::new().receive(file.as_fd()).unwrap_err();
+        let error = Batch::new(false).receive(file.as_fd()).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOTSOCK));
     }
 }

@@ -80,10 +80,7 @@ pub fn run<D: Decode>(
         }
     };
     let errors = Limit::new(ERROR_LOG_MS);
-    let mut batch = match senders.is_some() || D::WANTS_SENDER {
-        true => Batch::with_senders(),
-        false => Batch::new(),
-    };
+    let mut batch = Batch::new(senders.is_some() || D::WANTS_SENDER);
     let mut handler = BatchHandler {
         senders,
         verdicts: Vec::with_capacity(BATCH_DATAGRAMS_MAX),

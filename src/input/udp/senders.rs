@@ -203,31 +203,18 @@ impl Senders {
     }
 }
 
-/// Networks as sorted ranges of addresses that do not touch.
+/// Networks as ranges of addresses; those of one family do not touch.
 #[derive(Debug)]
-struct Ranges(Option<Vec<(u128, u128)>>);
+struct Ranges(Vec<(u128, u128)>);
 
 impl Ranges {
     fn new(networks: &[IpNet]) -> Self {
-        let mut ranges: Vec<_> = networks
-            .iter()
-            .map(|network| (bits(network.network()), bits(network.broadcast())))
-            .collect();
-        ranges.sort_unstable();
-        let mut merged: Vec<(u128, u128)> = Vec::with_capacity(ranges.len());
-        for (first, last) in ranges {
-            match merged.last_mut() {
-                Some((_, end)) if first <= end.saturating_add(1) => *end = last.max(*end),
-                _ => merged.push((first, last)),
-            }
-        }
-        Self((!merged.is_empty()).then_some(merged))
+        let networks = IpNet::aggregate(&networks.to_vec());
+        Self(networks.iter().map(|it| (bits(it.network()), bits(it.broadcast()))).collect())
     }
 
     fn contains(&self, sender: u128) -> bool {
-        let Some(ranges) = &self.0 else { return true };
-        let after = ranges.partition_point(|(first, _)| *first <= sender);
-        after > 0 && sender <= ranges[after - 1].1
+        self.0.is_empty() || self.0.iter().any(|(first, last)| (*first..=*last).contains(&sender))
     }
 }
 

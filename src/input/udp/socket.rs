@@ -204,16 +204,6 @@ fn set_recv_buffer(socket: &Socket, asked_bytes: usize) -> io::Result<RecvBuffer
     Ok(RecvBuffer { asked_bytes, granted_bytes: kernel_bytes / 2, kernel_bytes })
 }
 
-impl ReceiveSocket {
-    /// The socket as a standard library type, for tests and tools; the descriptor is a new one.
-    ///
-    /// # Errors
-    /// Fails if the process has no descriptor left.
-    pub fn try_clone(&self) -> io::Result<UdpSocket> {
-        self.socket.try_clone().map(UdpSocket::from)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -230,7 +220,7 @@ mod tests {
         while got.iter().sum::<usize>() < all {
             assert!(start.elapsed() < Duration::from_secs(60), "{got:?} of {all}");
             for (socket, got) in sockets.iter().zip(&mut got) {
-                let socket = socket.try_clone().unwrap();
+                let socket = UdpSocket::from(socket.socket.try_clone().unwrap());
                 // The kernel keeps the flag with the socket, not the descriptor.
                 socket.set_nonblocking(true).unwrap();
                 *got += std::iter::from_fn(|| socket.recv(&mut [0; 10]).ok()).count();

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use super::live::{self, AWAY_MS};
 use crate::clock::ManualClock;
 use crate::config::Config;
-use crate::input::otlp::{Form, Lane, Source};
+use crate::input::Lane;
+use crate::input::otlp::{Form, Source};
 use crate::input::record::TextLimits;
-use crate::input::rewrite::AsSent;
+use crate::input::rewrite::NameRules;
 use crate::ring::{RingPlan, TempRing};
 use crate::shutdown::Shutdown;
 use crate::telemetry::Counters;
@@ -44,7 +45,8 @@ fn records(body: &[u8]) -> Vec<u8> {
         counters: Arc::clone(&sockets[0]),
         clock: Arc::<ManualClock>::clone(&clock),
     };
-    source.begin(lane, (TextLimits::default(), live::hasher()), Box::new(AsSent));
+    let rules = NameRules::new(&[], live::hasher(), Arc::default());
+    source.begin(lane, (TextLimits::default(), live::hasher()), rules);
     let form = if body.first() == Some(&b'{') { Form::Json } else { Form::Protobuf };
     let mut refused = 0;
     for _ in 0..2 {

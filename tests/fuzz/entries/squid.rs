@@ -8,7 +8,7 @@ use super::live;
 use super::packet::PATH;
 use crate::config::Config;
 use crate::input::record::TextLimits;
-use crate::input::rewrite::AsSent;
+use crate::input::rewrite::NameRules;
 use crate::input::squid::{Decoder, Ending, Lines, Source};
 
 thread_local! {
@@ -25,7 +25,8 @@ pub fn squid(log: &[u8]) {
     assert_eq!(lines(log, 7), whole, "in pieces they are the same lines");
     let source = SOURCE.with_borrow(Arc::clone);
     *source.progress.lock() = Default::default();
-    let mut decoder = Decoder::new(source, TextLimits::default(), live::hasher(), AsSent);
+    let rules = NameRules::new(&[], live::hasher(), Arc::default());
+    let mut decoder = Decoder::new(source, TextLimits::default(), live::hasher(), rules);
     PATH.with_borrow_mut(|path| path.take(&mut decoder, log));
 }
 

@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::sync::Arc;
 
+use crate::input::rewrite::NameRules;
 use crate::input::stat::Lines;
 use crate::input::stat::line::{Line, split};
 use crate::profile::{Names, Pool, Run};
@@ -18,11 +19,10 @@ pub fn stat(stream: &[u8]) {
     assert_eq!(lines(stream, 7), whole, "in pieces they are the same lines");
     let run = Arc::new(Run::new(1, "host".into()));
     POOL.with_borrow_mut(|pool| {
-        let mut taken = 0;
+        let rules = NameRules::new(&[], super::live::hasher(), Arc::default());
+        let (mut taken, mut names) = (0, Names::new(rules));
         for (line, _) in whole.iter().filter(|(_, is_whole)| *is_whole) {
-            let add = |line: Line<'_>| {
-                pool.add(&run, Some("/var/www"), &line, &mut Names::new(None), |_| {})
-            };
+            let add = |line: Line<'_>| pool.add(&run, Some("/var/www"), &line, &mut names, |_| {});
             taken += usize::from(split(line).and_then(add).is_ok());
         }
         let snapshot = pool.snapshot().expect("nobody holds an older one");

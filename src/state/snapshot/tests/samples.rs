@@ -49,7 +49,7 @@ fn samples_of_functions_come_back() {
     assert_eq!(all.len(), 20_000);
     let after = restored(100_000);
     assert_eq!(shown(&after), all);
-    let mut intake = profile::Intake::new(Arc::clone(&after), profile::Names::new(None));
+    let mut intake = profile::Intake::new(Arc::clone(&after), profile::tests::named());
     feed(&after, &mut intake, 1, line(1, "30.0", "g").as_bytes());
     let newest = after.snapshot().unwrap().segments.pop().unwrap();
     assert_eq!((newest.first_id, newest.samples.len()), (20_001, 1));
