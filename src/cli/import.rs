@@ -247,6 +247,13 @@ impl Importer {
                 "COMMENT '{comment}' is not UTF-8; dump it with --default-character-set=utf8mb4"
             ));
         }
+        // A dump of a pinbad has its own tables, which Pinba has not and no COMMENT can make.
+        let known = [&FixedTable::PINBA[..], &FixedTable::SQUID].concat();
+        if comment == name
+            && FixedTable::ALL.iter().any(|it| it.name() == name && !known.contains(it))
+        {
+            return Ok(Outcome::AlreadyThere("if there is something that it shows".to_owned()));
+        }
         let form = form_of(name, comment, &self.defaults).map_err(|error| error.to_string())?;
         let target = match target(&form, &self.defaults) {
             Ok(target) => target,

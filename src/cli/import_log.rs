@@ -51,6 +51,17 @@ pub struct ImportLogFlags {
     pub to: Option<SocketAddr>,
 }
 
+/// Refuses the beginning of a packed file, whose lines nobody could read.
+fn refuse_packed(path: &Path, begin: &[u8]) -> Result<(), Failure> {
+    let path = path.display();
+    match begin {
+        [0x1f, 0x8b, ..] => Err(Failure::failed(format!(
+            "{path}: packed with gzip; accepted: its lines, as from zcat {path} with - in place of the file"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Sends the lines of a file, with a newline at its end; returns how many there were. `stdin`
 /// stands for the file `-`.
 pub(super) fn send_lines(
@@ -69,6 +80,9 @@ pub(super) fn send_lines(
             Err(error) => return Err(cannot_read(path)(error)),
         };
         let read = &chunk[..bytes];
+        if lines == 0 {
+            refuse_packed(path, read)?;
+        }
         lines += read.iter().filter(|byte| **byte == b'\n').count();
         last = read[bytes - 1];
         to.write_all(read).map_err(&cannot_send)?;
@@ -165,6 +179,9 @@ impl LogImport<'_> {
             let end = piece.iter().rposition(|byte| *byte == b'\n');
             let whole = end.map_or(piece.len(), |end| end + 1);
             let sent = if is_end { piece.len() } else { whole };
+            if self.count("lines") == 0 {
+                refuse_packed(self.path, &piece)?;
+            }
             if sent == 0 {
                 return Ok(());
             }

@@ -130,8 +130,17 @@ fn run(
     let answer = client.stream(&format!("/api/v1/sql?format={name}"), Some(&body))?;
     match format {
         Format::Table => print_table(BufReader::new(answer), out),
-        Format::Csv if terminal => show_lines(BufReader::new(answer), format::visible, out),
         _ if terminal => show_lines(BufReader::new(answer), format::visible_json, out),
+        Format::Csv => {
+            let mut answer = BufReader::new(answer);
+            let begin = answer.fill_buf().map_err(|error| unreadable(&error))?;
+            // The outcome of a statement without rows, in JSON: a line of names begins otherwise.
+            match begin.starts_with(b"{\"columns\":[]") {
+                true => Ok(()),
+                false if terminal => show_lines(answer, format::visible, out),
+                false => pass_on(answer, out),
+            }
+        }
         _ => pass_on(answer, out),
     }
 }

@@ -69,10 +69,16 @@ impl ShipStatus {
         }
     }
 
-    /// Why nothing is shipped, if so.
+    /// Why nothing, or not everything, is shipped, if so.
     pub(crate) fn why_failing(&self) -> Option<String> {
-        let why = self.error.lock().clone()?;
-        Some(format!("nothing is shipped to ClickHouse: {why}"))
+        if let Some(why) = &*self.error.lock() {
+            return Some(format!("nothing is shipped to ClickHouse: {why}"));
+        }
+        let waiting = self.waiting.lock();
+        let refused = waiting.refused.iter();
+        let refused = refused.map(|it| format!("{} rows for {}: {}", it.rows, it.table, it.error));
+        let refused = refused.collect::<Vec<_>>().join("; ");
+        (!refused.is_empty()).then(|| format!("ClickHouse refused {refused}"))
     }
 
     /// For the daemon's status.

@@ -210,10 +210,16 @@ fn in_order<'t>(table: &'t DeTable<'_>) -> Vec<(&'t str, &'t Spanned<DeValue<'t>
 fn syntax(location: &Location, error: &toml::de::Error) -> ConfigError {
     let end = location.text().len();
     let message: Vec<&str> = error.message().split_whitespace().collect();
-    ConfigError::new(
-        location.at(error.span().unwrap_or(end..end)),
-        format!("not valid TOML: {}", message.join(" ")),
-    )
+    let message = message.join(" ");
+    let span = error.span().unwrap_or(end..end);
+    // A bare word is taken for something else: `level = info` for a misspelt `inf`.
+    let wrong = location.text().get(span.clone());
+    let is_word = wrong.is_some_and(|it| it.starts_with(char::is_alphabetic));
+    let hint = match message.starts_with("invalid ") && is_word {
+        true => "; a text stands in quotes",
+        false => "",
+    };
+    ConfigError::new(location.at(span), format!("not valid TOML: {message}{hint}"))
 }
 
 /// The key probably meant: misspelt, in the wrong section, or given by Pinba's name.

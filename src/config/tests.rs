@@ -341,6 +341,12 @@ fn what_is_not_toml_is_refused_with_every_line_that_is_not() {
     assert!(errors.iter().all(|error| error.contains(": not valid TOML: ")), "{errors:?}");
     let twice = errors_of("[pool]\nstats_history = 1\nstats_history = 2\n");
     assert_eq!(twice, ["pinbad.toml:3: not valid TOML: duplicate key"]);
+    for line in ["level = info", "format=text"] {
+        let word = errors_of(&format!("[log]\n{line}\n"));
+        assert!(word.len() == 1 && word[0].ends_with("; a text stands in quotes"), "{word:?}");
+    }
+    let open = errors_of("[log]\nlevel = \"info\n");
+    assert!(open.len() == 1 && !open[0].contains("quotes"), "{open:?}");
 }
 
 #[test]

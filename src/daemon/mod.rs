@@ -234,7 +234,10 @@ impl Daemon {
         let metrics = metrics.without(Arc::clone(&counters.unscraped));
         let catalog = history.attach_to(catalog, config, &rule_counters, refill);
         let catalog = catalog.keeping(definitions.tables, annotations, followers, state);
-        let catalog = Arc::new(catalog);
+        let catalog = Arc::new(match metrics.push() {
+            Some(push) => catalog.pushing(push.troubles()),
+            None => catalog,
+        });
         let served = Served {
             config,
             catalog: &catalog,

@@ -109,8 +109,9 @@ struct Attempts {
 }
 
 impl Attempts {
-    /// Records the result of an attempt, and logs it unless it `is_last`.
-    fn has_ended(&mut self, ended: &Done, now_ms: u64, is_last: bool) {
+    /// Records the result of an attempt, and logs it unless it `is_last`; `others` are the attempts
+    /// at the other action.
+    fn has_ended(&mut self, ended: &Done, now_ms: u64, is_last: bool, others: &Self) {
         let error = ended.as_ref().err().map(StoreError::to_string);
         self.pause_ms = match &error {
             None => 0,
@@ -121,10 +122,15 @@ impl Attempts {
             Some(error) if !is_last => {
                 error!(error, "Cannot write history: it stays in memory, and is tried again.");
             }
-            None if self.error.is_some() => info!("History is written again."),
+            None if self.recovers(others) => info!("History is written again."),
             _ => {}
         }
         self.error = error;
+    }
+
+    /// Returns whether a success means that nothing fails any more.
+    const fn recovers(&self, others: &Self) -> bool {
+        self.error.is_some() && others.error.is_none()
     }
 }
 
@@ -369,7 +375,8 @@ impl Work {
     }
 
     fn has_written(&mut self, store: &Store, written: &Done) {
-        self.writing.has_ended(written, self.history.clock().mono_ms(), self.is_stopping);
+        let now_ms = self.history.clock().mono_ms();
+        self.writing.has_ended(written, now_ms, self.is_stopping, &self.maintenance);
         self.record_attempt(store, written);
     }
 
@@ -420,7 +427,8 @@ impl Work {
             ended = ended.and(store.expire(now));
         }
         if is_published || is_to_retain || ended.is_err() || self.maintenance.error.is_some() {
-            self.maintenance.has_ended(&ended, self.history.clock().mono_ms(), self.is_stopping);
+            let now_ms = self.history.clock().mono_ms();
+            self.maintenance.has_ended(&ended, now_ms, self.is_stopping, &self.writing);
             self.record_attempt(store, &ended);
         }
     }

@@ -17,6 +17,7 @@ use axum::response::{IntoResponse as _, Response};
 use flate2::read::MultiGzDecoder;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
+use tracing::warn;
 
 use super::auth;
 use super::error::Problem;
@@ -65,11 +66,20 @@ pub(super) fn router(source: Arc<Source>, settings: &HttpSettings) -> Router {
 async fn answer(State(intake): State<Arc<Intake>>, request: Request) -> Response {
     intake.source.counters.bodies_received.add(1);
     let named = FORMS.into_iter().find(|it| is_of_type(request.headers(), it.0));
-    let (media_type, form) = named.unwrap_or(FORMS[0]);
+    // Who names no form at all is a person with a browser or curl.
+    let is_person = !request.headers().contains_key(CONTENT_TYPE);
+    let (media_type, form) = named.unwrap_or(FORMS[usize::from(is_person)]);
     let mut response = match intake.take(request, named.map(|it| it.1)).await {
         Ok(partial_success) => form.encode(&Success { partial_success }).into_response(),
         Err((reason, problem)) => {
-            intake.source.counters.bodies_refused.add_one(reason as usize);
+            let refused = &intake.source.counters.bodies_refused;
+            // Most exporters show the status alone.
+            if refused.get()[reason as usize] == 0 {
+                let (listen, problem) = (intake.source.config.listen, problem.detail());
+                let problem = format!("{problem:.PROBLEM_CHARS_MAX$}");
+                warn!(%listen, reason = reason.name(), problem, "Refused a body of spans: the first for this reason.");
+            }
+            refused.add_one(reason as usize);
             let (code, message) = (code(problem.status), problem.detail().to_owned());
             let headers: HeaderMap = problem.headers.into_iter().collect();
             (problem.status, headers, form.encode(&Status { code, message })).into_response()

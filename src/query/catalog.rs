@@ -163,6 +163,12 @@ impl Catalog {
         }
     }
 
+    /// Also shows what is wrong with a push over OTLP.
+    pub fn pushing(mut self, troubles: Arc<Mutex<[Option<String>; 2]>>) -> Self {
+        self.status.pushing = troubles;
+        self
+    }
+
     /// With the report that was probably meant by one that there is not. Takes the lock: nobody
     /// here may hold it.
     fn suggesting(&self, error: QueryError) -> QueryError {

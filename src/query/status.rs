@@ -75,6 +75,8 @@ pub struct Status {
     pub shipping: Option<Arc<ShipStatus>>,
     /// Everything shipped there by the fleet.
     pub fleet: Option<Fleet>,
+    /// Why not everything is pushed over OTLP, if so: of metrics, and of spans.
+    pub pushing: Arc<Mutex<[Option<String>; 2]>>,
 }
 
 impl Status {
@@ -97,6 +99,7 @@ impl Status {
             certificates: Arc::default(),
             shipping: None,
             fleet: None,
+            pushing: Arc::default(),
         }
     }
 

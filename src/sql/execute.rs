@@ -266,10 +266,19 @@ impl Engine {
         let lacking = lacking.and_then(|name| name.split_once('.'));
         if let Some((database, table)) = lacking.filter(|_| error.code == 1146) {
             let catalog = self.0.state.catalog_list().catalog(tables::CATALOG);
-            let database = catalog.and_then(|catalog| catalog.schema(database));
-            let names = database.map_or_else(Vec::new, |database| database.table_names());
-            let question = suggest::question(table, names.iter().map(String::as_str));
-            error.message.push_str(&question);
+            let names = |database: &str| {
+                let database = catalog.as_ref().and_then(|catalog| catalog.schema(database));
+                database.map_or_else(Vec::new, |database| database.table_names())
+            };
+            if database == "history" && names("pinba").iter().any(|it| it == table) {
+                error
+                    .message
+                    .push_str("; its past is not kept, see history.dir and history.reports");
+            } else {
+                let names = names(database);
+                let question = suggest::question(table, names.iter().map(String::as_str));
+                error.message.push_str(&question);
+            }
         }
         error
     }

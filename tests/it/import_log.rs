@@ -349,6 +349,9 @@ fn what_cannot_be_counted_is_named() {
         let said = import(&here.site, &[log.to_str().unwrap()]);
         assert!(said.code == Some(code) && said.err.contains(told), "{said:?}");
     }
+    fs::write(&log, b"\x1f\x8b\x08 packed\n").unwrap();
+    let said = import(&here.site, &[log.to_str().unwrap()]);
+    assert!(said.code == Some(1) && said.err.contains("packed with gzip"), "{said:?}");
     fs::write(&log, &bytes).unwrap();
     let refused = here.site.post("/api/v1/import", "{}");
     assert_has!(refused.problem(415) => "application/octet-stream");

@@ -256,7 +256,8 @@ fn what_is_not_taken_is_answered_in_the_form_of_the_body() {
     }
     assert_eq!(direct.post("/", "{}").status, 404);
     assert_eq!(direct.ask("OPTIONS", "/v1/traces", None).status, 405);
-    assert_eq!(direct.get("/v1/traces").status, 405);
+    let by_hand = direct.get("/v1/traces");
+    assert_eq!((by_hand.status, &*by_hand.content_type), (405, "application/json"));
     let form = ("content-type", "application/json");
     let deep = format!("{{\"a\": {}", "[".repeat(1_000));
     let bomb = gzip(&vec![b' '; 64 << 20]);
@@ -316,6 +317,27 @@ fn what_is_not_taken_is_answered_in_the_form_of_the_body() {
         direct.http
     );
     assert_has!(metrics => &format!("{refused},reason=\"cross_origin\"}} 2\n"));
+}
+
+#[test]
+fn the_first_body_refused_for_a_reason_is_in_the_log() {
+    let mut here = Program::serve(&[ONE]);
+    let direct = at_input(&here.site);
+    for path in ["/", "/v1/metrics", "/x"] {
+        assert_eq!(direct.post(path, "{}").status, 404);
+    }
+    for _ in 0..2 {
+        assert_eq!(send(&here.site, &[("content-type", "text/plain")], b"{}").0.status, 415);
+    }
+    here.signal("TERM");
+    here.wait();
+    let log = here.log();
+    let is_ours = |it: &str| it.starts_with("Refused a body");
+    let refused = |line: &&Json| line["message"].as_str().is_some_and(is_ours);
+    let refused: Vec<_> = log.iter().filter(refused).collect();
+    let reasons: Vec<_> = refused.iter().map(|line| &line["reason"]).collect();
+    assert_eq!(reasons, ["not_traces", "media_type"], "{log:?}");
+    assert_has!(refused[0]["problem"].as_str().unwrap() => "accepted: /v1/traces");
 }
 
 #[test]

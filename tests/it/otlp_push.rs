@@ -328,6 +328,13 @@ fn what_is_given_up_is_counted_and_nothing_else_notices() {
     assert_eq!(after.0["last_problem"], "later");
     let sent = collector.points().len() as u64;
     assert_eq!(after.count("points_sent"), sent - 2, "{after:?}");
+    let error = format!("{}/v1/metrics: later", collector.url);
+    assert_eq!(after.0["error"], error);
+    let detail = here.site.json("/readyz")["detail"].as_str().unwrap().to_owned();
+    assert_eq!(detail, format!("not everything is pushed over OTLP: {error}"));
+    clock.advance_ms(1_000);
+    await_until("a body is accepted", || status(&here.site), |it| it.0["error"].is_null());
+    assert_eq!(here.site.json("/readyz"), json!({"status": "ready"}));
     // Then it does not answer for a long time: everything else goes on.
     let held = collector.gate.lock().unwrap();
     let mut sender = Sender::new(&here.site);

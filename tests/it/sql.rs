@@ -139,6 +139,12 @@ fn the_command_prints_a_table_or_csv() {
         "script_name  req_count\n-----------  ---------\n/a.php               3\n\
          /b.php               2\n/c.php               1\n(3 rows)\n"
     );
+    // What has no rows has no lines, of names neither.
+    let made = "CREATE TABLE made (script varchar(64)) ENGINE=PINBA COMMENT='report1'";
+    for statement in [made, "DROP TABLE made"] {
+        let none = ask(&[statement]);
+        assert_eq!((none.code, none.out.as_str()), (Some(0), ""), "{none:?}");
+    }
     let wrong = ask(&["SELECT 1 FROM nothing_here"]);
     assert_eq!(wrong.code, Some(1));
     assert!(wrong.err.contains("nothing_here"), "{wrong:?}");

@@ -213,6 +213,6 @@ fn without_a_history_there_is_no_such_database() {
     let here = Here::with_clock(&[], Arc::new(ManualClock::new(START_MS)));
     let asked = json!({"query": "SELECT * FROM history.report_by_script_name"}).to_string();
     let answer = here.site.post("/api/v1/sql", &asked);
-    assert_eq!(answer.status, 400, "{answer:?}");
+    assert_has!(answer.problem(400) => "doesn't exist; its past is not kept, see history.dir");
     here.stop();
 }

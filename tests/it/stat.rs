@@ -121,6 +121,8 @@ fn understood(line: &str) -> Json {
         let all = all.map(|it| if it.starts_with("int(") { "int" } else { it });
         all.collect::<Vec<_>>().join(", ")
     });
+    let offset = opline["offset"].as_u64().filter(|it| *it < 1 << 24);
+    let is_operation = offset.is_some() || opline["opcode"].is_string();
     json!({
         "host": "web1",
         "type": line["type"],
@@ -138,8 +140,8 @@ fn understood(line: &str) -> Json {
         "scope": shown(&symbol["scope"]),
         "function": shown(&symbol["function"]),
         "arguments": arguments,
-        "line": opline["line"],
-        "offset": opline["offset"].as_u64().filter(|it| *it < 1 << 24),
+        "line": if is_operation { opline["line"].clone() } else { Json::Null },
+        "offset": offset,
         "opcode": opline["opcode"],
         "caller_file": cut(&caller["file"]),
         "caller_scope": shown(&caller["scope"]),

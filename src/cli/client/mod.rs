@@ -306,6 +306,11 @@ impl ClientError {
             {
                 Some("does it use TLS? then --url https://HOST:PORT")
             }
+            Self::Unreachable { url, problem }
+                if url.starts_with("https://") && problem.contains("InvalidContentType") =>
+            {
+                Some("does it use TLS? without it --url http://HOST:PORT")
+            }
             Self::Refused { status: 401, .. } => Some(
                 "give a token with --token-file FILE or PINBAD_TOKEN, or a name and password before the host of the URL: NAME:PASSWORD@HOST:PORT",
             ),
@@ -345,6 +350,10 @@ mod tests {
         assert_eq!((refused.to_string(), refused.advice()), ("no such".to_owned(), None));
         let refused = client.refusal("/x", 401, Ok(serde_json::json!({"detail": "log in"})));
         assert_has!(refused.advice().unwrap() => "PINBAD_TOKEN");
+        let url = "https://h:1".to_owned();
+        let problem = "received corrupt message of type InvalidContentType".to_owned();
+        let plain = ClientError::Unreachable { url, problem };
+        assert_has!(plain.advice().unwrap() => "--url http://HOST:PORT");
         for (body, shown) in cases![
             Ok(serde_json::json!({"error": 1})) => "it answered 404";
             Err("\n".to_owned()) => "it answered 404";

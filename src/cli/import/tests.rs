@@ -179,3 +179,16 @@ fn the_printed_sums_add_up() {
     assert_has!(error => "no CREATE TABLE statement with ENGINE=PINBA among the 1");
     assert_eq!(out, "");
 }
+
+/// A dump of a pinbad has tables that Pinba has not.
+#[test]
+fn a_pinbads_own_tables_are_not_made() {
+    let tables = ["request_tag", "annotation", "many_calls", "releases", "alerts", "stat_request"];
+    let dump = tables
+        .map(|name| format!("CREATE TABLE `{name}` (`id` int) ENGINE=PINBA COMMENT='{name}';\n"));
+    let (outcomes, text) = printed(&dump.concat(), &Config::default());
+    assert_eq!((outcomes.len(), not_there(&outcomes), text), (6, Vec::new(), String::new()));
+    let (outcomes, _) =
+        printed(&dump[0].replace("COMMENT='request_tag'", "COMMENT='alerts'"), &Config::default());
+    assert_has!(&not_there(&outcomes)[0] => "no such kind of report");
+}

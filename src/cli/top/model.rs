@@ -272,12 +272,13 @@ impl Model {
         }
     }
 
-    /// Moves to the other table, or to the next tab if there is only one.
+    /// Moves to the other table; to the next tab if there is none, unless a row is open, whose
+    /// tables may be on their way.
     fn other_table(&mut self) {
         let view = self.view_mut();
         if view.tables.len() > 1 {
             view.focus = (view.focus + 1) % view.tables.len();
-        } else {
+        } else if self.opened.is_empty() {
             self.turn(1);
         }
     }

@@ -280,3 +280,15 @@ fn flushes_are_at_the_ends_of_minutes_that_lie_within_the_period() {
         assert_eq!(until_flush(period_ms, at(secs)), wait_ms, "{period_ms} {secs}");
     }
 }
+
+/// Publishing may work, with nothing to publish, while flushes fail.
+#[test]
+fn history_is_written_again_once_nothing_fails() {
+    let [mut flushing, mut publishing] = [(); 2].map(|()| Attempts::default());
+    let failed = || Err(StoreError::Stopped);
+    flushing.has_ended(&failed(), 0, false, &publishing);
+    publishing.has_ended(&failed(), 0, false, &flushing);
+    assert!(!publishing.recovers(&flushing) && !flushing.recovers(&publishing));
+    publishing.has_ended(&Ok(()), 0, false, &flushing);
+    assert!(flushing.recovers(&publishing) && !publishing.recovers(&flushing));
+}

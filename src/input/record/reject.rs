@@ -24,7 +24,9 @@ impl Example {
     /// An example from this line.
     pub fn of(reason: &'static str, line: &[u8]) -> Self {
         let shown = line.get(..EXAMPLE_BYTES).unwrap_or(line);
-        Self { reason, line: shown.escape_ascii().to_string() }
+        // Quotes stay as they are: in JSON and on pages they would be escaped a second time.
+        let line = shown.escape_ascii().to_string().replace("\\\"", "\"").replace("\\'", "'");
+        Self { reason, line }
     }
 }
 

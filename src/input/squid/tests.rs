@@ -333,6 +333,9 @@ fn lines_that_cannot_be_used_are_counted_and_the_last_is_shown() {
         assert!(!example.line.contains(|c: char| c.is_ascii_control()));
     }
     assert!(of_today.iter().all(|(line, _)| parse(line, false) == Err(StoreLogWithoutTimings)));
+    let source = source(UDP);
+    sent(&source, &[(1, &b"it's \"so\" \\\"\x01\n"[..])]);
+    assert_eq!(source.example.lock().clone().unwrap().line, r#"it's "so" \\"\x01"#);
 }
 
 #[test]

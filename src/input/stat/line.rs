@@ -148,7 +148,7 @@ pub struct Operation<'a> {
     pub offset: Option<u32>,
     /// The opcode: `ASSIGN_OP`.
     pub opcode: Option<&'a [u8]>,
-    /// Whether an impossible offset was dropped.
+    /// Whether an impossible offset was dropped, and the line with it if there is no opcode.
     pub offset_dropped: bool,
 }
 
@@ -340,6 +340,9 @@ impl<'a> Operation<'a> {
         if let Some(text) = of_member(rest, "opcode") {
             operation.opcode = Some(text.strip_suffix(b"\"").ok_or(BadLine::BadSymbol)?);
             rest = b"";
+        } else if operation.offset_dropped {
+            // Read from where there is no operation, which has no line either.
+            operation.line = None;
         }
         match rest {
             b"" => Ok(operation),

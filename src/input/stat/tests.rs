@@ -93,7 +93,11 @@ fn numbers_that_cannot_be() {
         assert_eq!(operation.offset, None);
         assert!(operation.offset_dropped);
         assert_eq!(text(operation.opcode), Some("ECHO"));
+        assert_eq!(operation.line, Some(3));
     }
+    // Without an operation there is no line either.
+    let nothing = Operation::read(br#""line": 1842899760, "offset": -691119400"#).unwrap();
+    assert_eq!(nothing, Operation { offset_dropped: true, ..Operation::default() });
 }
 
 #[test]

@@ -60,6 +60,8 @@ const NAP: Duration = Duration::from_millis(100);
 const ALL_MS: u64 = 60_000;
 /// First and longest delay before a retry, milliseconds.
 const RETRY_MS: (u64, u64) = (1_000, 30_000);
+/// Time between two lines of the log about points or spans that the server refuses, milliseconds.
+const REFUSED_APART_MS: u64 = 60_000;
 /// Time allowed at shutdown for a request under way, and for the last bodies after it.
 const GRACE: Duration = Duration::from_millis(300);
 const LAST_MAX: Duration = Duration::from_millis(600);
@@ -71,8 +73,12 @@ pub struct Push {
     counters: Arc<PushCounters>,
     /// Why a body was last not accepted.
     problem: Arc<Mutex<String>>,
+    troubles: Troubles,
     server: Arc<Server>,
 }
+
+/// By signal: why the last body was not accepted in full, if so, and by which URL.
+pub(crate) type Troubles = Arc<Mutex<[Option<String>; 2]>>;
 
 /// Supplies the daemon's own numbers.
 pub(crate) type OwnNumbers = Box<dyn Fn() -> Vec<Group> + Send>;
@@ -92,6 +98,9 @@ pub(crate) struct Pusher {
     /// Time on the monotonic clock when all rows were last sent.
     all_ms: u64,
     back_off: BackOff,
+    /// By signal: points given up since the last line about that in the log, and from when on the
+    /// next may be written, in milliseconds of the monotonic clock.
+    unsaid: [(u64, u64); 2],
 }
 
 /// Checks the server's settings in a configuration.
@@ -113,6 +122,7 @@ impl Push {
             rows: Arc::new(Mutex::new(Rows::new(is_delta, clock.unix_ms()))),
             counters: Arc::default(),
             problem: Arc::default(),
+            troubles: Arc::default(),
             server,
         }))
     }
@@ -130,8 +140,26 @@ impl Push {
             Gauge rows = rows.rows, "Rows that have points of their own.";
             Counter requests_folded = rows.folded, "Requests pushed under (other) because there were too many rows, over all reports.";
         });
-        let texts = json!({"url": self.server.urls[0], "last_problem": *self.problem.lock()});
+        let troubles = self.troubles.lock();
+        let troubles: Vec<&str> = troubles.iter().flatten().map(String::as_str).collect();
+        let error = (!troubles.is_empty()).then(|| troubles.join("; "));
+        let texts = json!({"url": self.server.urls[0], "error": error, "last_problem": *self.problem.lock()});
         Group::new(Place::Object("otlp"), all).with_texts(texts)
+    }
+
+    /// What is wrong now, for the readers of the daemon's health.
+    pub(crate) fn troubles(&self) -> Troubles {
+        Arc::clone(&self.troubles)
+    }
+
+    /// Records the end of an attempt to send a body of this signal, and why it was not accepted in
+    /// full, if so.
+    fn note(&self, signal: Signal, problem: Option<String>) {
+        let url = &self.server.urls[signal as usize];
+        self.troubles.lock()[signal as usize] = problem.as_ref().map(|it| format!("{url}: {it}"));
+        if let Some(problem) = problem {
+            *self.problem.lock() = problem;
+        }
     }
 
     /// Creates the sending side. Its own numbers count on from those before anything was received.
@@ -161,6 +189,7 @@ impl Push {
             queue: VecDeque::new(),
             all_ms: clock.mono_ms(),
             back_off: BackOff::new(RETRY_MS.0, RETRY_MS.1),
+            unsaid: [(0, 0); 2],
         }
     }
 }
@@ -277,7 +306,7 @@ impl Pusher {
                 if self.back_off.failed(self.clock.mono_ms(), after) {
                     warn!(url = self.url(body.signal), problem, "Cannot push; trying again.");
                 }
-                *self.push.problem.lock() = problem;
+                self.push.note(body.signal, Some(problem));
                 self.push.counters.attempts_failed.add(1);
                 false
             }
@@ -295,11 +324,15 @@ impl Pusher {
         if reason == GivenUp::Partial {
             self.push.counters.bodies_sent.add(1);
         }
-        if count > 0 {
-            let url = self.url(body.signal);
+        let now_ms = self.clock.mono_ms();
+        let (unsaid, next_ms) = &mut self.unsaid[body.signal as usize];
+        *unsaid += count;
+        if count > 0 && now_ms >= *next_ms {
+            let (url, count) = (&self.push.server.urls[body.signal as usize], *unsaid);
             warn!(url, count, problem, "The server refuses points or spans; these are given up.");
-            *self.push.problem.lock() = problem;
+            (*unsaid, *next_ms) = (0, now_ms + REFUSED_APART_MS);
         }
+        self.push.note(body.signal, (count > 0).then_some(problem));
         self.count(&body, reason, count);
     }
 

@@ -97,6 +97,9 @@ pub fn urls(url: &str) -> [String; 2] {
 fn decision(answer: &mut Response<ureq::Body>) -> Decision {
     let status = answer.status().as_u16();
     let after = answer.headers().get("retry-after").cloned();
+    // The page of a proxy, or of a wrong URL: what was sent is not where it should be.
+    let media_type = answer.headers().get("content-type").map(HeaderValue::as_bytes);
+    let is_page = media_type.is_some_and(|it| it.to_ascii_lowercase().starts_with(b"text/html"));
     let mut body = Vec::new();
     let mut limited = answer.body_mut().with_config().limit(ANSWER_BYTES_MAX).reader();
     // What came says enough.
@@ -106,11 +109,12 @@ fn decision(answer: &mut Response<ureq::Body>) -> Decision {
         let said = said.ok().filter(|it| !it.is_empty());
         let said = said.unwrap_or_else(|| String::from_utf8_lossy(&body).into_owned());
         let line: String = said.lines().next().unwrap_or_default().chars().take(300).collect();
-        format!("it answered {status} {line}").trim_end().to_owned()
+        let with = if is_page { "with a web page: " } else { "" };
+        format!("it answered {status} {with}{line}").trim_end().to_owned()
     };
     match status {
         // If the body of a success cannot be read, it still is a success.
-        200..=299 => {
+        200..=299 if !is_page => {
             let partial = Answer::decode(&*body).ok().and_then(|it| it.partial_success);
             let PartialSuccess { rejected, error_message } = partial.unwrap_or_default();
             let rejected = u64::try_from(rejected).unwrap_or_default();
@@ -190,6 +194,19 @@ mod tests {
         let answer = Response::builder().status(400).body(ureq::Body::builder().data(page));
         let problem = "it answered 400 <html>no such tenant".to_owned();
         assert_eq!(decision(&mut answer.unwrap()), Ok((GivenUp::Refused, u64::MAX, problem)));
+    }
+
+    #[test]
+    fn a_web_page_is_no_success() {
+        let decided = |media_type: &str| {
+            let answer = Response::builder().status(200).header("content-type", media_type);
+            let body = ureq::Body::builder().data("<html>\nPlease log in");
+            decision(&mut answer.body(body).unwrap())
+        };
+        let problem = "it answered 200 with a web page: <html>".to_owned();
+        let refused = Ok((GivenUp::Refused, u64::MAX, problem));
+        assert_eq!(decided("Text/HTML; charset=utf-8"), refused);
+        assert_eq!(decided("text/plain"), Ok((GivenUp::Partial, 0, String::new())));
     }
 
     #[test]

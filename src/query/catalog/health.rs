@@ -35,11 +35,13 @@ impl Catalog {
         let history = self.status.history.as_ref();
         let lacking = history.and_then(History::why_lacking);
         let failing = self.status.shipping.as_deref().and_then(ShipStatus::why_failing);
+        let pushing = self.status.pushing.lock().clone().into_iter().flatten();
         self.cannot_keep()
             .into_iter()
             .chain(lacking)
             .chain(self.why_lacking())
             .chain(failing)
+            .chain(pushing.map(|why| format!("not everything is pushed over OTLP: {why}")))
             .collect()
     }
 

@@ -286,6 +286,8 @@ fn what_the_engine_refuses_is_set_aside_and_what_passes_waits() {
                 });
                 assert_ne!(shipped["rows_refused"], 0, "{shipped}");
                 assert_eq!(shipped["refused"][0]["table"], "rollup", "{shipped}");
+                let detail = here.site.json("/readyz")["detail"].clone();
+                assert_has!(detail.as_str().unwrap() => "ClickHouse refused ", " rows for rollup: ", name);
             }
             false => {
                 let what = format!("{name} is tried again");

@@ -50,6 +50,8 @@ fn one_goes_down_to_a_request_and_back() {
     press(&mut model, "j");
     press(&mut model, "\r");
     let conditions = vec![("script_name".to_owned(), "/b\u{1b}".to_owned())];
+    // Its tables are on their way.
+    press(&mut model, "\t");
     let query = model.query();
     assert_eq!(query.location, Location::Requests(conditions));
     assert_eq!(model.path(), ["scripts", "script_name = /b\\x1b"]);
