@@ -332,6 +332,7 @@ fn what_is_given_up_is_counted_and_nothing_else_notices() {
     assert_eq!(after.0["error"], error);
     let detail = here.site.json("/readyz")["detail"].as_str().unwrap().to_owned();
     assert_eq!(detail, format!("not everything is pushed over OTLP: {error}"));
+    assert_has!(here.site.get("/daemon").body => "not everything is pushed over OTLP: ");
     clock.advance_ms(1_000);
     await_until("a body is accepted", || status(&here.site), |it| it.0["error"].is_null());
     assert_eq!(here.site.json("/readyz"), json!({"status": "ready"}));

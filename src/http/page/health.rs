@@ -127,24 +127,7 @@ impl<'a> Look<'a> {
 
     fn problems(&self) -> Vec<String> {
         let mut problems = self.view.source.unready();
-        let text = |value: &Json| value.as_str().map(str::to_owned);
-        for name in ["off", "error"] {
-            let why = text(&self.status.get("history").unwrap_or_default()[name]);
-            problems.extend(why.map(|why| format!("No history is written: {why}")));
-        }
-        let snapshot = self.status.get("snapshot");
-        let why = snapshot.and_then(|snapshot| text(&snapshot["error"]));
-        problems.extend(why.map(|why| format!("No snapshot can be written: {why}")));
-        if let Some(shipping) = self.status.get("clickhouse") {
-            let why = text(&shipping["error"]);
-            problems.extend(why.map(|why| format!("Nothing is shipped to ClickHouse: {why}")));
-            for refused in shipping["refused"].as_array().into_iter().flatten() {
-                let [table, error] =
-                    ["table", "error"].map(|name| refused[name].as_str().unwrap_or_default());
-                let rows = &refused["rows"];
-                problems.push(format!("ClickHouse refused {rows} rows for {table}: {error}"));
-            }
-        }
+        problems.extend(self.view.source.out_of_order());
         problems.extend(profile::unconnected(&self.status, false));
         problems.extend(inside::stuck());
         problems
