@@ -1,8 +1,8 @@
 //! HTTP: the API in JSON, the pages for people, and `/metrics`.
 //!
 //! [`serve`] accepts connections on a listener that the daemon bound, on the runtime it is called
-//! on. Every answer comes from the one [`Catalog`](crate::query::catalog::Catalog) or from the SQL
-//! engine. Asynchronous code only moves bytes; queries run on threads that may block (`app.rs`).
+//! on. Every answer comes from the one [`Catalog`] or from the SQL engine. Asynchronous code only
+//! moves bytes; queries run on threads that may block (`app.rs`).
 //!
 //! Bounds: connections, in total and per peer (beyond the limit a client gets 503, or nothing if it
 //! would have to log in first), handshakes, heads, bodies and the time for each (`connection.rs`,
