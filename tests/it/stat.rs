@@ -376,8 +376,8 @@ fn a_socket_that_is_not_there_is_no_ill_health() {
         let page = here.site.get("/daemon").body;
         page.contains(said).then_some(()).ok_or(page)
     });
-    let daemon = here.site.get("/daemon").body;
-    assert!(!daemon.contains("Healthy? <span class=\" bad\">No</span>"), "{daemon}");
+    // Threads of other tests may be stuck.
+    assert_lacks!(here.site.get("/daemon").body => "<p class=\"problem\">No samples come from");
     // Without samples there are no boxes.
     let profile = here.site.get("/profile").body;
     assert_has!(profile => "0 samples with something running", "No samples.");
