@@ -152,6 +152,7 @@ impl Span {
         let is_open = to.is_none();
         let mut to = to.unwrap_or(now.cast_unsigned());
         let mut from = from.unwrap_or_else(|| to.saturating_sub(SPAN_DEFAULT));
+        let asked = from..to;
         if is_open && self.compare.is_some() && from + 60 <= to {
             (from, to) = (from / 60 * 60, to / 60 * 60);
         }
@@ -162,8 +163,13 @@ impl Span {
         }
         let span = from..to;
         let compare = self.compare.as_ref().map(|text| {
-            let found = before(text, &span, now, tz);
-            let found = found.ok_or_else(|| Problem::refused("compare", text, COMPARED))?;
+            let find = |text: &str, span| before(text, span, now, tz);
+            let found = find(text, &asked).zip(find(text, &span));
+            let (near, found) = found.ok_or_else(|| Problem::refused("compare", text, COMPARED))?;
+            // What ends where the other begins still does in whole minutes.
+            let would_not = near.end == asked.start || found.end > span.start;
+            let beside = find("span", &span).filter(|_| would_not && near.end <= asked.start);
+            let found = beside.unwrap_or(found);
             match found.start < now.cast_unsigned() {
                 true => Ok(found),
                 false => Err(Problem::parameter("compare", AHEAD)),
@@ -503,6 +509,19 @@ mod tests {
         assert_eq!(compared.span, minute - 180..minute);
         assert_eq!(compared.before, Some(minute - 360..minute - 180));
         assert_eq!(minutes("from=-30s&compare=-1h").span, now - 30..now);
+        // Spans that follow each other do so in whole minutes too, whatever their length and the time.
+        for (secs, second) in (60..200).flat_map(|secs| (0..60).map(move |second| (secs, second))) {
+            let span = |compare: u64| {
+                let mut params = Params::parse(Some(&format!("from=-{secs}s&compare=-{compare}s")));
+                let span = Span::take_compared(params.as_mut().unwrap());
+                span.at((minute + second) * 1_000, None).unwrap().unwrap()
+            };
+            let Spans { span: asked, before } = span(secs);
+            let length = asked.end - asked.start;
+            assert_eq!(before, Some(asked.start - length..asked.start), "{secs} at {second}");
+            let Spans { span: asked, before } = span(secs + 10);
+            assert!(before.unwrap().end <= asked.start, "{secs} and 10 at {second}");
+        }
         for (query, part) in [
             ("from=now", "is not before to"),
             ("from=2030-01-01", "from: is in the future"),

@@ -309,7 +309,7 @@ fn what_is_new_gone_failing_or_too_rare_is_told() {
     assert_eq!(findings, expected, "{found:?}");
     assert_eq!((&*found.new, &*found.gone), (&["/6".to_owned()][..], &["/5".to_owned()][..]));
     assert!(
-        found.text.starts_with("errors: /3 status 503 (0 requests to 9 requests) and 3 more"),
+        found.text.starts_with("errors: /3 status 503 (0 requests to 9 requests); 3 other changes"),
         "{}",
         found.text
     );

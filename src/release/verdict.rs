@@ -130,7 +130,12 @@ impl Verdict {
                 format!("no script has {REQUESTS_MIN} requests in {span} under both releases");
             text += &format!(": {}", too_short.unwrap_or(&few));
         } else if let Some(worst) = self.findings.first() {
-            text += &format!(": {}{}", worst.text(), more(self.findings.len()));
+            let alike = self.findings.iter().filter(|it| it.what == worst.what).count();
+            text += &format!(": {}{}", worst.text(), more(alike));
+            let others = (self.findings.len() - alike) as u64;
+            if others > 0 {
+                text += &format!("; {}", counted(others, "other change"));
+            }
         } else if let Some(seen) = self.smallest_seen {
             let of = if scripts == 1 { "" } else { "in half of them " };
             let (scripts, seen) = (counted(scripts as u64, "script"), percent(seen * 100.0));
