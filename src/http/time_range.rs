@@ -166,9 +166,11 @@ impl Span {
             let find = |text: &str, span| before(text, span, now, tz);
             let found = find(text, &asked).zip(find(text, &span));
             let (near, found) = found.ok_or_else(|| Problem::refused("compare", text, COMPARED))?;
-            // What ends where the other begins still does in whole minutes.
+            // Spans of equal length that follow each other still do in whole minutes.
+            let is_even = span != asked && near.end - near.start == asked.end - asked.start;
             let would_not = near.end == asked.start || found.end > span.start;
-            let beside = find("span", &span).filter(|_| would_not && near.end <= asked.start);
+            let is_beside = is_even && would_not && near.end <= asked.start;
+            let beside = find("span", &span).filter(|_| is_beside);
             let found = beside.unwrap_or(found);
             match found.start < now.cast_unsigned() {
                 true => Ok(found),

@@ -294,6 +294,7 @@ fn after_a_kill_history_refills_live_reports() {
     assert_eq!(rows(&after), rows(&before));
     let info = program.site.json("/api/v1/info");
     assert_eq!((&info["req_count"], &info["refilled"]), (&json!(90), refilled));
+    assert_has!(program.site.get("/daemon").body => "These counters go on from the last snapshot");
     // Without requests too, time goes on.
     let first = covered(&program).unwrap();
     await_until("time goes on", || covered(&program), |it| *it >= Some(first + 2));

@@ -177,7 +177,8 @@ impl<'a> Look<'a> {
         let waiting = row("ring_depth", "Waiting for the merger", Show::Count, waiting, None);
         let came = came.chain([waiting]);
         let behind = html! {
-            @if others == 0.0 { p.note { "Everything received was counted in the reports." } }
+            @if self.view.source.refilled().is_some() { p.note { "These counters go on from the last snapshot: what came between it and the kill is not in them." } }
+            @else if others == 0.0 { p.note { "Everything received was counted in the reports." } }
             (narrow_table("", &[], came))
             @if others > 0.0 { (self.losses(|count| count > 0.0)) }
         };
