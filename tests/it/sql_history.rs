@@ -179,7 +179,7 @@ fn percentiles_of_many_groups_are_merged_as_they_are_read() {
     drop(store);
     let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(START_MS));
     let dir = format!("history.dir={}", dir.path().display());
-    let settings = [&dir, "history.free_min=0", "sql.memory=16MiB", "sql.threads=2"];
+    let settings = [&dir, "history.free_min=0", "sql.memory=24MiB", "sql.threads=2"];
     let here = Here::with_clock(&settings, clock);
     let site = &here.site;
     let of = |percentile: &str, keys: &str| {
