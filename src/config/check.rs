@@ -15,6 +15,7 @@ use super::error::ConfigError;
 use super::key::{self, Key};
 use super::kinds::{AUTO, Kind};
 use super::layers::RawConfig;
+use super::list_entry::EntryReader;
 use super::location::{Location, Origin};
 use super::raw_value::Given;
 use super::{Config, FrontConfig, SquidFrom};
@@ -155,6 +156,28 @@ impl RawConfig {
             let value = kind.read(key.name, &default, &mut self.errors);
             value.expect("defaults are within their ranges, which a test checks")
         })
+    }
+
+    /// Reads the entries of `list` in order; `read` sees what those before became. A faulty one
+    /// adds to the errors and is left out.
+    fn read<T>(
+        &mut self,
+        list: &'static str,
+        most: usize,
+        mut read: impl FnMut(&mut EntryReader<'_>, &[T]) -> Option<T>,
+    ) -> Vec<T> {
+        let (entries, errors) = (self.entries(list), &mut self.errors);
+        if let Some(beyond) = entries.get(most) {
+            let problem = format!("{list}: {} entries; accepted: up to {most}", entries.len());
+            errors.push(ConfigError::new(beyond.location.clone(), problem));
+        }
+        let mut all = Vec::with_capacity(entries.len());
+        for entry in &entries {
+            let mut reader = EntryReader::new(list, entry, errors);
+            let read = read(&mut reader, &all);
+            all.extend(read.filter(|_| reader.is_right()));
+        }
+        all
     }
 
     fn check_sockets(&mut self, config: &Config) {

@@ -5,7 +5,6 @@
 
 use super::error::ConfigError;
 use super::kinds::Kind;
-use super::layers::RawConfig;
 use super::location::Location;
 use super::raw_value::Entry;
 use super::suggest::nearest;
@@ -19,32 +18,17 @@ pub(super) struct EntryReader<'e> {
     errors_before: usize,
 }
 
-impl RawConfig {
-    /// Reads the entries of `list` in order; `read` sees what those before became. A faulty one
-    /// adds to the errors and is left out.
-    pub(super) fn read<T>(
-        &mut self,
+impl<'e> EntryReader<'e> {
+    /// Returns a reader of an entry of `list`.
+    pub(super) fn new(
         list: &'static str,
-        most: usize,
-        mut read: impl FnMut(&mut EntryReader<'_>, &[T]) -> Option<T>,
-    ) -> Vec<T> {
-        let (entries, errors) = (self.entries(list), &mut self.errors);
-        if let Some(beyond) = entries.get(most) {
-            let problem = format!("{list}: {} entries; accepted: up to {most}", entries.len());
-            errors.push(ConfigError::new(beyond.location.clone(), problem));
-        }
-        let mut all = Vec::with_capacity(entries.len());
-        for entry in &entries {
-            let errors_before = errors.len();
-            let mut reader = EntryReader { list, entry, errors, errors_before };
-            let read = read(&mut reader, &all);
-            all.extend(read.filter(|_| reader.is_right()));
-        }
-        all
+        entry: &'e Entry,
+        errors: &'e mut Vec<ConfigError>,
+    ) -> Self {
+        let errors_before = errors.len();
+        Self { list, entry, errors, errors_before }
     }
-}
 
-impl EntryReader<'_> {
     /// Refuses keys that are not among `keys`; `hint` may give a better message than the list of
     /// all keys.
     pub(super) fn refuse_unknown(&mut self, keys: &[&str], hint: impl Fn(&str) -> Option<String>) {
