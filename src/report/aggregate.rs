@@ -44,7 +44,7 @@ pub(super) struct Aggregate {
     overflow_groups: HashSet<u32, RandomState>,
     /// How many groups lost their gain in the running tick, and had nothing else then.
     emptied: usize,
-    /// Counts changes; equal versions mean equal answers.
+    /// Counts changes; equal versions mean equal rows.
     pub(super) version: u64,
     /// Counts of records since the aggregate was created.
     pub(super) flow: Flow,

@@ -38,8 +38,8 @@ pub struct Entry {
     pub(super) report: usize,
 }
 
-/// Aggregate, version of its data, and seconds covered.
-pub type Version = (usize, u64, u64);
+/// Aggregate and version of its data.
+pub type Version = (usize, u64);
 
 /// All live reports.
 #[derive(Debug)]
@@ -370,14 +370,13 @@ impl Reports {
         self.aggregate(entry).row_map(entry.report).overflowed
     }
 
-    /// The version of a report's data and of the time it covers: equal versions mean equal answers.
+    /// The version of a report's data: equal versions mean equal rows.
     pub fn version(&self, entry: &Entry) -> Version {
-        let aggregate = self.aggregate(entry);
-        (entry.aggregate, aggregate.version, self.covered_secs(entry))
+        (entry.aggregate, self.aggregate(entry).version)
     }
 
     /// Whole seconds that a report's answer covers, now.
-    pub(super) fn covered_secs(&self, entry: &Entry) -> u64 {
+    pub fn covered_secs(&self, entry: &Entry) -> u64 {
         let window_ms = entry.definition.window.as_millis() as u64;
         self.aggregate(entry).covered_secs(window_ms, self.now_ms)
     }

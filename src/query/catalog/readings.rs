@@ -43,19 +43,19 @@ impl Readings {
 
     /// The current reading of a report, with at least the wanted parts.
     pub(super) fn find(
-        &self,
+        &mut self,
         definition: &Arc<Definition>,
         version: Version,
         want: Want,
-    ) -> Option<Arc<Reading>> {
-        let found = self.0.iter().find(|kept| {
+    ) -> Option<&mut Arc<Reading>> {
+        let found = self.0.iter_mut().find(|kept| {
             Arc::ptr_eq(&kept.definition, definition)
                 && kept.version == version
                 && (kept.want.keys || !want.keys)
                 && (kept.want.quantiles || !want.quantiles)
                 && (kept.want.histograms || !want.histograms)
         });
-        found.map(|kept| Arc::clone(&kept.reading))
+        found.map(|kept| &mut kept.reading)
     }
 
     /// Caches a reading in place of the last one of its report.
@@ -128,7 +128,13 @@ impl Catalog {
                 })
             });
             if let Some(reading) = readings.find(definition, version, want) {
-                return Some((reading, None));
+                // The same rows, over more time.
+                let covered_secs = live.reports.covered_secs(&entry);
+                if reading.covered_secs != covered_secs {
+                    let reading = Arc::make_mut(reading);
+                    (reading.covered_secs, reading.as_of_ms) = (covered_secs, self.clock.unix_ms());
+                }
+                return Some((Arc::clone(reading), None));
             }
             let again = readings.find(definition, version, Want::default());
             is_whole |= again.is_some() && rows * ANSWER_ROW_BYTES <= READINGS_BYTES_MAX;
@@ -182,7 +188,7 @@ mod tests {
         reading.histograms = vec![Vec::with_capacity(bytes / size_of::<(u32, u64)>())];
         Kept {
             definition: Arc::new(definition),
-            version: (0, 0, 0),
+            version: (0, 0),
             want: Want::default(),
             reading: Arc::new(reading),
         }
@@ -227,8 +233,14 @@ mod tests {
         assert!(Arc::ptr_eq(&first[1], &read(&all[1])), "nothing has changed");
         assert_eq!(catalog.readings.lock().0.len(), 3);
         let gone = Arc::downgrade(&first[0]);
+        let (rows, covered_secs) = (first[1].totals.as_ptr(), first[1].covered_secs);
         drop(first);
         assert!(gone.upgrade().is_some());
+        catalog.live().write().advance(3_000);
+        let later = read(&all[1]);
+        assert_eq!(later.totals.as_ptr(), rows, "time alone changes no row");
+        assert_eq!(later.covered_secs, covered_secs + 2);
+        drop(later);
         catalog.live().write().advance(60_000);
         read(&all[1]);
         assert_eq!(names(&catalog.readings.lock()), [all[1].name.as_str()]);
