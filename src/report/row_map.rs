@@ -101,12 +101,14 @@ impl RowMap {
     }
 
     /// Gives overflowed keys rows of their own as far as there is room. A key moves with all its
-    /// groups: once it has a row, later groups in the walk find it, full or not.
-    pub(super) fn promote(&mut self, groups: &Groups) {
+    /// groups: once it has a row, later groups in the walk find it, full or not. Returns whether any
+    /// moved.
+    pub(super) fn promote(&mut self, groups: &Groups) -> bool {
+        let before = self.overflowed;
         let end = if self.rows.len() < self.rows_max { self.row_of.len() } else { 0 };
         for id in 0..end as u32 {
             if self.overflowed == 0 {
-                return;
+                break;
             }
             if self.row_of[id as usize] != OTHER_ROW {
                 continue;
@@ -119,6 +121,7 @@ impl RowMap {
                 self.overflowed -= 1;
             }
         }
+        self.overflowed < before
     }
 
     /// Rows with groups, including the overflow row.

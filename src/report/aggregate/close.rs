@@ -174,10 +174,9 @@ impl Aggregate {
         // A tick that was just closed may be outside the window already.
         self.retire_until(now_ms, strings);
         for row_map in self.row_maps.iter_mut().flatten() {
-            row_map.promote(&self.groups);
+            self.version += u64::from(row_map.promote(&self.groups));
         }
         self.meanwhile.moved();
-        self.version += 1;
     }
 
     /// Returns the memory of up to `most` removed groups, which no cache has any more.
@@ -225,6 +224,8 @@ impl Aggregate {
         // Of a tick without gains a piece is kept too: it says when something was merged.
         if !self.tick_logs.writer.bytes.is_empty() || self.tick.seen.is_some() {
             self.tick_logs.finish(self.tick);
+            // Histograms may have been given up.
+            self.version += 1;
         }
         self.tick = TickHead::new(self.tick.tick);
         self.closing = Closing::default();
