@@ -15,7 +15,7 @@ use std::time::Duration;
 use criterion::{Criterion, Throughput, criterion_group};
 use pinbad::cli::format::bytes;
 use pinbad::cli::load::{Distribution, TrafficOptions};
-use pinbad::report::definition::native::ReportForm;
+use pinbad::grammar::native::ReportForm;
 
 use crate::stage::{Plan, Stage};
 

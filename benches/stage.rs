@@ -14,6 +14,8 @@ use pinbad::cli::load::traffic::Traffic;
 use pinbad::clock::{Clock, ManualClock};
 use pinbad::config::Config;
 use pinbad::daemon;
+use pinbad::grammar::builtin;
+use pinbad::grammar::native::ReportForm;
 use pinbad::input::Decode as _;
 use pinbad::input::pinba::Decoder;
 use pinbad::input::record::{Hasher, TextLimits};
@@ -22,8 +24,6 @@ use pinbad::instruments::{self, IDLE};
 use pinbad::merger::{Live, Merger};
 use pinbad::pool::Pool;
 use pinbad::report::definition::Defaults;
-use pinbad::report::definition::builtin;
-use pinbad::report::definition::native::ReportForm;
 use pinbad::report::{DefinedBy, Reports, Ticks};
 use pinbad::ring::{Producer, RingPlan, TempRing};
 

@@ -74,6 +74,8 @@ pub mod profile;
 
 pub mod report;
 
+pub mod grammar;
+
 pub mod delta;
 
 pub mod merger;

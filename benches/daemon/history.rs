@@ -13,10 +13,10 @@ use std::time::{Instant, SystemTime};
 
 use parquet::file::reader::{FileReader as _, SerializedFileReader};
 use pinbad::cli::format::secs;
+use pinbad::grammar::builtin;
 use pinbad::history::{Dataset, Gain, Resolution, Retention, Store, UnflushedRows};
 use pinbad::http::encode;
 use pinbad::report::definition::Defaults;
-use pinbad::report::definition::builtin;
 use pinbad::report::row_key::push_key;
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;

@@ -13,8 +13,8 @@
 use std::fmt;
 use std::ops::{Add as _, Div as _, Mul as _, Sub as _};
 
-use crate::report::definition::comment::{PERCENTILE_NAMES, percentile_named};
-use crate::report::definition::native::accepting;
+use crate::config::suggest::accepting;
+use crate::grammar::percentile::{PERCENTILE_NAMES, percentile_named};
 use crate::report::definition::{Columns, Defaults, Definition};
 use crate::report::layout::{Cell, LayoutColumn};
 use crate::value::Unit;
@@ -389,7 +389,7 @@ fn known_as(name: &str) -> &str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::definition::native::ReportForm;
+    use crate::grammar::native::ReportForm;
 
     fn parse(text: &str) -> Result<Expression, String> {
         let defaults = Defaults::default();

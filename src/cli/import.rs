@@ -17,11 +17,12 @@ use crate::cli::client::{AccessFlags, Client, ClientError};
 use crate::cli::{Failure, cannot_read, doctor, open};
 use crate::config::Config;
 use crate::daemon::defaults;
+use crate::grammar::FixedTable;
+use crate::grammar::comment::Comment;
+use crate::grammar::native::{FormError, ReportForm, read_comment};
 use crate::query::definitions::Definitions;
 use crate::query::tables::{FormTarget, StatusTable, read_form};
 use crate::report::definition::Defaults;
-use crate::report::definition::comment::{Comment, FixedTable};
-use crate::report::definition::native::{FormError, ReportForm, read_comment};
 
 pub mod dump;
 

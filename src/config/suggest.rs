@@ -42,6 +42,13 @@ pub(crate) fn question<'a>(
     meant(given, names).map_or_else(String::new, |name| format!("; did you mean {name:?}?"))
 }
 
+/// Returns `; did you mean "level"? accepted: level, keys`.
+pub(crate) fn accepting(given: &str, accepted: &[&str]) -> String {
+    let question = question(given, accepted.iter().copied());
+    let mark = if question.is_empty() { ";" } else { "" };
+    format!("{question}{mark} accepted: {}", accepted.join(", "))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -7,12 +7,12 @@ use prost::Message as _;
 
 use super::Live;
 use crate::config::Config;
+use crate::grammar::builtin;
+use crate::grammar::native::ReportForm;
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::Hasher;
 use crate::pool::Pool;
-use crate::report::definition::builtin;
-use crate::report::definition::native::ReportForm;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::{DefinedBy, Reports, Ticks};
 

@@ -405,12 +405,12 @@ fn labels(keys: &[String]) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::delta::RowKey;
+    use crate::grammar::native::ReportForm;
     use crate::input::record::Hasher;
     use crate::merger::Live;
     use crate::merger::test_harness::{self, Limits};
     use crate::report::WatchSettings;
     use crate::report::definition::Defaults;
-    use crate::report::definition::native::ReportForm;
     use crate::report::encoded_gain::EncodedGain;
     use crate::report::key_names;
     use crate::report::totals::Extremes;

@@ -8,7 +8,7 @@ use mysql_common::constants::{ColumnFlags, ColumnType};
 use mysql_common::io::BufMutExt as _;
 
 use super::DATABASE;
-use crate::report::definition::comment::FixedTable;
+use crate::grammar::FixedTable;
 use crate::sql::{SqlColumn, SqlType};
 
 /// First field of every definition.

@@ -22,14 +22,14 @@ use super::tables::StatusTable;
 use super::timer_groups::{TimerGroups, TimerSearch};
 use crate::alert::Alerts;
 use crate::clock::Clock;
+use crate::grammar::FixedTable;
+use crate::grammar::native::ReportForm;
 use crate::history::History;
 use crate::history::import::Importer;
 use crate::input::udp::senders::{Counts, SenderCounts};
 use crate::merger::{Pulse, SharedLive, answering, writing};
+use crate::query::create_table::{self, CreateTable};
 use crate::release::Releases;
-use crate::report::definition::comment::FixedTable;
-use crate::report::definition::ddl::{self, CreateTable};
-use crate::report::definition::native::ReportForm;
 use crate::report::definition::{Columns, Defaults};
 use crate::report::layout::{Cell, ColumnLayout};
 use crate::report::{DefinedBy, Entry};
@@ -244,11 +244,11 @@ impl Catalog {
     /// The declaration of a table in Pinba's layout, by any of its names.
     pub fn create_table(&self, name: &str) -> Option<CreateTable> {
         if let Ok(entry) = self.entry(name) {
-            return Some(ddl::report(&entry.definition));
+            return Some(create_table::report(&entry.definition));
         }
         let raw = FixedTable::raw(name).filter(|_| self.columns_of(name).is_some());
         if let Some(table) = raw {
-            return Some(ddl::fixed(name, table, &self.defaults));
+            return Some(create_table::fixed(name, table, &self.defaults));
         }
         Some(self.table_named(name)?.create_table(name, &self.defaults))
     }

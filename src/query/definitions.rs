@@ -10,14 +10,14 @@ use serde::Deserialize as _;
 use serde_json::Value as Json;
 use thiserror::Error;
 
+use super::create_table;
 use super::tables::{FormTarget, StatusTable, read_form};
 use crate::config::{Config, Entry};
+use crate::grammar::FixedTable;
+use crate::grammar::builtin;
+use crate::grammar::native::{FormError, ReportForm, reworded};
 use crate::release;
 use crate::report::DefinedBy;
-use crate::report::definition::builtin;
-use crate::report::definition::comment::FixedTable;
-use crate::report::definition::ddl;
-use crate::report::definition::native::{FormError, ReportForm, reworded};
 use crate::report::definition::{Defaults, Definition};
 
 /// Most reports and tables.
@@ -187,8 +187,9 @@ impl Definitions {
     /// (`mysql://user@host:port/pinba`) they are for a MariaDB in front that reads the daemon's
     /// tables there, preceded by its preamble.
     pub fn statements(&self, defaults: &Defaults, server: Option<&str>) -> String {
-        let fixed = FixedTable::PINBA.map(|table| ddl::fixed(table.name(), table, defaults));
-        let reports = self.reports.iter().map(|(it, _)| ddl::report(it));
+        let fixed =
+            FixedTable::PINBA.map(|table| create_table::fixed(table.name(), table, defaults));
+        let reports = self.reports.iter().map(|(it, _)| create_table::report(it));
         let tables = self.tables.iter();
         let tables = tables.filter(|it| it.defined_by != DefinedBy::BuiltIn);
         let tables = tables.map(|it| it.create_table(&it.name, defaults));

@@ -29,6 +29,8 @@ mod samples;
 
 pub mod status;
 
+pub mod create_table;
+
 pub mod tables;
 
 pub mod definitions;

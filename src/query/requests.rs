@@ -13,13 +13,13 @@ use super::error::QueryError;
 use super::question::{NumberField, RequestQuestion, RequestSearch};
 use super::table::{Rows, Table};
 use crate::config::rewrite::TextField;
+use crate::grammar::FixedTable;
 use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
 use crate::pool::resolved::{PoolTags, tags_text};
 use crate::report::definition::Defaults;
-use crate::report::definition::comment::FixedTable;
 use crate::value::{Column, Value};
 
 mod follow;

@@ -36,12 +36,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use super::create_table::{self, CreateTable};
 use super::samples;
 use super::table::{Rows, Table};
+use crate::grammar::FixedTable;
+use crate::grammar::native::{FormError, ReportForm};
 use crate::profile::definition::SampleReport;
-use crate::report::definition::comment::FixedTable;
-use crate::report::definition::ddl::{self, CreateTable};
-use crate::report::definition::native::{FormError, ReportForm};
 use crate::report::definition::{Defaults, Definition};
 use crate::report::{DefinedBy, Usage};
 use crate::state::annotations::Annotation;
@@ -53,6 +53,8 @@ mod active;
 pub(super) mod squid;
 mod stats;
 
+#[cfg(any(test, fuzzing))]
+pub(crate) use active::ActiveText;
 pub(super) use stats::{BUILD, refusals};
 
 /// The kind of these tables in `GET /api/v1/reports`.
@@ -103,7 +105,7 @@ impl StatusTable {
         defined_by: DefinedBy,
     ) -> Self {
         let comment = match &samples {
-            Some(report) => ddl::samples(&form.name, &report.into(), Vec::new()).comment,
+            Some(report) => create_table::samples(&form.name, &report.into(), Vec::new()).comment,
             None => form.comment.as_deref().unwrap_or(table.comment()).to_owned(),
         };
         Self { name: form.name.clone(), table, comment, defined_by, samples: samples.map(Arc::new) }
@@ -132,9 +134,9 @@ impl StatusTable {
     pub fn create_table(&self, name: &str, defaults: &Defaults) -> CreateTable {
         match &self.samples {
             Some(report) => {
-                ddl::samples(name, &ReportForm::from(&**report), self.columns(defaults))
+                create_table::samples(name, &ReportForm::from(&**report), self.columns(defaults))
             }
-            None => ddl::fixed(name, self.table, defaults),
+            None => create_table::fixed(name, self.table, defaults),
         }
     }
 

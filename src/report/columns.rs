@@ -16,7 +16,7 @@ pub(super) fn lines(table: &str) -> impl Iterator<Item = Line> + use<> {
 }
 
 /// The columns of a fixed table. Ids are 64-bit and declared lengths follow the limits of texts.
-pub(super) fn table(name: &str, defaults: &Defaults) -> Vec<Column> {
+pub(crate) fn table(name: &str, defaults: &Defaults) -> Vec<Column> {
     let columns = lines(&format!("table {name}")).filter_map(|line| {
         Some(Column {
             name: line.name.to_owned(),

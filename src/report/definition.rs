@@ -1,10 +1,9 @@
 //! The definition of a report: level, keys, filters, percentiles, window, and columns.
 //!
 //! Every way to ask for a report (a Pinba COMMENT, a pinba2 COMMENT, TOML, JSON) is translated to a
-//! [`Definition`], the only form that the engine knows. A definition is checked when it is created;
-//! the engine trusts it.
+//! [`Definition`] by `grammar`: the only form that the engine knows. A definition is checked when it
+//! is created; the engine trusts it.
 
-use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -14,13 +13,13 @@ use crate::input::record::counted;
 use super::histogram::{BucketLayout, Rank, Rounding};
 use super::layout::{Cell, ColumnLayout};
 
+pub use self::filter::{Filter, Pattern};
+pub use self::key::{Field, Key, KeySource, Missing, Occurrence};
 use self::v1_kinds::V1Kind;
 
-pub mod builtin;
-pub mod comment;
-pub mod ddl;
-pub mod native;
-pub(super) mod v1_kinds;
+mod filter;
+mod key;
+pub(crate) mod v1_kinds;
 
 /// Most keys that a COMMENT can name (`tagN_report2` adds script, host and server to its tags).
 pub const KEYS_MAX: usize = 15;
@@ -99,7 +98,7 @@ pub struct Definition {
 
 impl Definition {
     /// A report with neither keys nor columns yet.
-    pub(super) fn new(name: &str, kind: Kind, level: Level, window: Duration) -> Self {
+    pub(crate) fn new(name: &str, kind: Kind, level: Level, window: Duration) -> Self {
         Self {
             name: name.to_owned(),
             comment: None,
@@ -196,12 +195,12 @@ impl Definition {
     }
 
     /// The same report with the columns that follow from the rest.
-    pub(super) fn with_columns(self, defaults: &Defaults) -> Self {
+    pub(crate) fn with_columns(self, defaults: &Defaults) -> Self {
         Self { layout: ColumnLayout::of(&self, defaults), ..self }
     }
 
     /// The kind of Pinba's that it is, with its type number.
-    pub(super) fn v1_kind(&self) -> Option<(&'static V1Kind, usize)> {
+    pub(crate) fn v1_kind(&self) -> Option<(&'static V1Kind, usize)> {
         let is_v1 = matches!(self.kind, Kind::Base | Kind::Tag | Kind::RequestTag);
         let comment = self.comment.as_deref().filter(|_| is_v1)?;
         V1Kind::named(comment.strip_prefix("hv.").unwrap_or(comment).split(':').next()?)
@@ -292,216 +291,4 @@ pub enum Level {
     /// One timer of a request. A row counts a request once, however many of its timers are in the
     /// row.
     Timer,
-}
-
-counted! {
-    /// A field of a request that can be a key.
-    #[derive(PartialOrd, Ord, Serialize, Deserialize)]
-    Field {
-        /// `hostname`
-        Hostname = "hostname",
-        /// `server_name`
-        ServerName = "server_name",
-        /// `script_name`
-        ScriptName = "script_name",
-        /// `schema`; an absent one is the empty text here.
-        Schema = "schema",
-        /// `status`, the only number.
-        Status = "status",
-    }
-}
-
-impl Field {
-    /// Its name in pinba2, without the `~`.
-    pub const fn v2_name(self) -> &'static str {
-        match self {
-            Self::Hostname => "host",
-            Self::ServerName => "server",
-            Self::ScriptName => "script",
-            Self::Schema | Self::Status => self.name(),
-        }
-    }
-
-    /// Finds the field with this column name.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|field| field.name() == name)
-    }
-}
-
-/// The source of a key's value.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum KeySource {
-    /// A field of the request.
-    Field(Field),
-    /// A tag of the request.
-    RequestTag(String),
-    /// A tag of the timer (timer level only).
-    TimerTag(String),
-    /// A tag of the timer or, if the timer has none of that name, a field of its request:
-    /// `__hostname`, `__server_name`, `__script_name`, `__schema`, `__status`. Always text.
-    TimerTagOrField(String, Field),
-}
-
-impl KeySource {
-    /// The timer tag of that name; `__hostname` and the like fall back to the field of the request.
-    pub fn timer_tag(name: &str) -> Self {
-        match name.strip_prefix("__").and_then(Field::named) {
-            Some(field) => Self::TimerTagOrField(name.to_owned(), field),
-            None => Self::TimerTag(name.to_owned()),
-        }
-    }
-
-    /// Whether the value comes from the timer.
-    pub const fn is_of_timer(&self) -> bool {
-        matches!(self, Self::TimerTag(_) | Self::TimerTagOrField(..))
-    }
-}
-
-/// As written in the native form: `script_name`, `+request_tag`, `@timer_tag`.
-impl fmt::Display for KeySource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Field(field) => f.write_str(field.name()),
-            Self::RequestTag(name) => write!(f, "+{name}"),
-            Self::TimerTag(name) | Self::TimerTagOrField(name, _) => write!(f, "@{name}"),
-        }
-    }
-}
-
-/// Which of several tags with the same name counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Occurrence {
-    /// The first in packet order.
-    First,
-    /// The last in packet order (Pinba's `tag2_*`).
-    Last,
-}
-
-/// The treatment of a record that lacks the key.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Missing {
-    /// It is not counted. A field is missing if it is empty; a tag if there is none of that name
-    /// (and its fallback field, if any, is empty).
-    Skip,
-    /// As `Skip`, and an empty tag value is missing too (pinba2).
-    SkipEmpty,
-    /// It is counted under the empty text.
-    Empty,
-}
-
-/// One key of a report, or of the groups of an aggregate.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct Key {
-    /// The source of the value.
-    pub source: KeySource,
-    /// Which of several tags counts.
-    pub occurrence: Occurrence,
-    /// The treatment of records without it.
-    pub missing: Missing,
-}
-
-impl Key {
-    /// The key with the defaults of its source: the first of several tags counts. A field always
-    /// has a value, if only an empty text, and so has a tag with a fallback field; records without
-    /// another tag are skipped.
-    pub const fn of(source: KeySource) -> Self {
-        let missing = match source {
-            KeySource::Field(_) | KeySource::TimerTagOrField(..) => Missing::Empty,
-            KeySource::RequestTag(_) | KeySource::TimerTag(_) => Missing::Skip,
-        };
-        Self { source, occurrence: Occurrence::First, missing }
-    }
-
-    /// Whether groups with this key serve a report with `key`.
-    ///
-    /// A group key that distinguishes missing from empty serves keys that skip either or both. Not
-    /// so with timers: two timers of one request, one of them without the tag, may be in one row,
-    /// and then must be in one group.
-    pub(super) fn serves(&self, key: &Self) -> bool {
-        self.source == key.source
-            && (self.occurrence == key.occurrence || matches!(self.source, KeySource::Field(_)))
-            && (self.missing == key.missing
-                || self.missing == Missing::Empty && !self.source.is_of_timer())
-    }
-
-    /// Whether a flood of different values is likely here.
-    pub(super) fn is_open(&self) -> bool {
-        !matches!(
-            self.source,
-            KeySource::Field(Field::Status | Field::Schema | Field::Hostname | Field::ServerName)
-        )
-    }
-}
-
-/// How to match a text.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Pattern {
-    /// `=`: byte for byte.
-    Equals(String),
-    /// `!=`: anything else, including a missing tag.
-    Differs(String),
-    /// `prefix*`
-    StartsWith(String),
-}
-
-impl Pattern {
-    /// Splits `KEY=text`, `KEY!=text` or `KEY=prefix*` into key and pattern, without blanks around
-    /// them. There is no pattern in `KEY!=prefix*`.
-    pub(crate) fn of_condition(text: &str) -> Option<(&str, Option<Self>)> {
-        let (key, value) = text.split_once('=')?;
-        let (key, value) = (key.trim(), value.trim());
-        Some(match (key.strip_suffix('!').map(str::trim_end), value.strip_suffix('*')) {
-            (None, None) => (key, Some(Self::Equals(value.to_owned()))),
-            (None, Some(prefix)) => (key, Some(Self::StartsWith(prefix.to_owned()))),
-            (Some(key), None) => (key, Some(Self::Differs(value.to_owned()))),
-            (Some(key), Some(_)) => (key, None),
-        })
-    }
-
-    /// The text of a condition on `key`, as [`of_condition`](Self::of_condition) takes it.
-    pub(super) fn condition(&self, key: &str) -> String {
-        match self {
-            Self::Equals(value) => format!("{key}={value}"),
-            Self::Differs(value) => format!("{key}!={value}"),
-            Self::StartsWith(value) => format!("{key}={value}*"),
-        }
-    }
-
-    /// Whether `text` matches.
-    pub fn matches(&self, text: &[u8]) -> bool {
-        match self {
-            Self::Equals(value) => text == value.as_bytes(),
-            Self::Differs(value) => text != value.as_bytes(),
-            Self::StartsWith(prefix) => text.starts_with(prefix.as_bytes()),
-        }
-    }
-}
-
-/// One condition on a record.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub enum Filter {
-    /// Request time at least this many microseconds.
-    MinTime(u64),
-    /// Request time below this many microseconds. An inclusive bound of `m` is stored as `m + 1`.
-    TimeBelow(u64),
-    /// A field of the request (status as decimal text).
-    Field(Field, Pattern),
-    /// The first request tag of that name.
-    RequestTag(String, Pattern),
-    /// Every timer tag of that name; at least one must be there (not for `Differs`). Timer level
-    /// only.
-    TimerTag(String, Pattern),
-}
-
-impl Filter {
-    /// Whether a request with this time passes; true if this is not a filter on time.
-    pub const fn time_passes(&self, time_us: u64) -> bool {
-        match *self {
-            Self::MinTime(min) => time_us >= min,
-            Self::TimeBelow(bound) => time_us < bound,
-            Self::Field(..) | Self::RequestTag(..) | Self::TimerTag(..) => true,
-        }
-    }
 }

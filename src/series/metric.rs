@@ -3,7 +3,7 @@
 //! Pure arithmetic. Times and CPU are in seconds, sizes in bytes; rates are over the known seconds,
 //! so that the running, unfinished point of a line has the right height.
 
-use crate::report::definition::comment::percentile_named;
+use crate::grammar::percentile::percentile_named;
 use crate::report::definition::{Definition, Level};
 use crate::report::encoded_gain::Sum;
 use crate::report::histogram::{BucketLayout, Rank, Rounding};
@@ -172,8 +172,8 @@ impl Span<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grammar::builtin;
     use crate::report::definition::Defaults;
-    use crate::report::definition::builtin;
     use crate::report::totals::Totals;
 
     #[test]

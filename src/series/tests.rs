@@ -10,13 +10,13 @@ use crate::cli::load::TrafficOptions;
 use crate::cli::load::traffic::Traffic;
 use crate::config::Config;
 use crate::delta::Reader;
+use crate::grammar::builtin;
+use crate::grammar::native::ReportForm;
 use crate::input::Decode as _;
 use crate::input::pinba::Decoder;
 use crate::input::record::{Hasher, TextLimits};
 use crate::merger::{SharedLive, test_harness};
 use crate::report::WatchSettings;
-use crate::report::definition::builtin;
-use crate::report::definition::native::ReportForm;
 use crate::report::definition::{Columns, Defaults};
 use crate::report::read::reading::Want;
 

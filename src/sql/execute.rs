@@ -31,11 +31,11 @@ use super::statement::{self, Create, Drop, Setting, Statement};
 use super::tables;
 use super::variables;
 use crate::config::suggest;
+use crate::grammar::FixedTable;
+use crate::grammar::native::ReportForm;
 use crate::instruments::digests;
 use crate::query::answer::ReportSummary;
 use crate::query::error::QueryError;
-use crate::report::definition::comment::FixedTable;
-use crate::report::definition::native::ReportForm;
 
 /// Longest name of a column in an answer, in bytes, as in MariaDB. PHP refuses definitions of columns
 /// beyond 4 KB.

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use pinbad::clock::{Clock, ManualClock};
+use pinbad::grammar::builtin;
 use pinbad::history::{Dataset, Gain, Retention, Store, UnflushedRows};
 use pinbad::report::definition::Defaults;
-use pinbad::report::definition::builtin;
 use pinbad::report::row_key::push_key;
 use prost::Message as _;
 use serde_json::{Value as Json, json};

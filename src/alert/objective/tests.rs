@@ -9,9 +9,9 @@ use crate::alert::rule::Rule;
 use crate::alert::state::{Event, Phase};
 use crate::alert::windows::Gain;
 use crate::config::Config;
+use crate::grammar::builtin;
 use crate::report::DefinedBy;
 use crate::report::definition::Defaults;
-use crate::report::definition::builtin;
 use crate::report::histogram::Histogram;
 
 /// A multiple of all steps.

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use super::{Condition, Rule};
 use crate::config::alert::OWN_LABELS;
 use crate::config::units::exact_duration;
+use crate::grammar::percentile::percentile_named;
 use crate::limits::ALERT_KNOWN_ROWS_MAX;
 use crate::report::definition::Level;
-use crate::report::definition::comment::percentile_named;
 use crate::report::row_key::key_texts;
 use crate::value::text::{counted, name_or_empty};
 

@@ -16,6 +16,8 @@ use serde_json::{Map, Value as Json, json};
 use super::requests::LIMIT_DEFAULT;
 use crate::clock::rfc3339;
 use crate::config::suggest;
+use crate::grammar::native::ReportForm;
+use crate::grammar::percentile::{percentile_hint, percentile_named, percentiles};
 use crate::http::answer::body::RowBody;
 use crate::http::answer::format::{self, Answer, Format, ok};
 use crate::http::answer::json as write;
@@ -32,8 +34,6 @@ use crate::query::catalog::{Catalog, SelectedRows};
 use crate::query::error::QueryError;
 use crate::query::question::ReportQuestion;
 use crate::report::definition::Columns;
-use crate::report::definition::comment;
-use crate::report::definition::native::ReportForm;
 use crate::report::read::selection::RowSelection;
 use crate::value::{Column, Value};
 
@@ -234,9 +234,9 @@ impl Query {
         let columns = list_of_columns(&mut params, "columns")?;
         // `columns=script_name,p95` needs no `percentiles` beside it.
         let named = columns.iter().flatten();
-        let named: Vec<f64> = named.filter_map(|name| comment::percentile_named(name)).collect();
+        let named: Vec<f64> = named.filter_map(|name| percentile_named(name)).collect();
         let named = (!named.is_empty()).then_some((named, false));
-        let ranks = params.text("percentiles").map(|text| comment::percentiles(&text)).transpose();
+        let ranks = params.text("percentiles").map(|text| percentiles(&text)).transpose();
         let ranks = ranks.map_err(|why| Problem::parameter("percentiles", why))?;
         Ok(Self {
             sort: sort.iter().map(|text| Sort::parse(text)).collect(),
@@ -329,9 +329,9 @@ fn column(all: &[Column], parameter: &str, name: &str) -> Result<usize, Problem>
     let names = || all.iter().map(|column| column.name.as_str());
     names().position(|other| other == name).ok_or_else(|| {
         let question = suggest::question(name, names());
-        let percentile = match (comment::percentile_named(name), parameter) {
+        let percentile = match (percentile_named(name), parameter) {
             (Some(_), "sort") => "; a percentile that the report does not keep has to be in columns or percentiles too, as percentiles=95".to_owned(),
-            _ => comment::percentile_hint(name),
+            _ => percentile_hint(name),
         };
         let why = format!("there is no column {name:?}{question}{percentile}");
         Problem::parameter(parameter, why).accepting(names())

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use axum::extract::{Path, State};
 use serde_json::{Map, Value as Json, json};
 
+use crate::grammar::percentile::percentile_hint;
 use crate::http::answer::format::{Answer, ok};
 use crate::http::answer::json::number;
 use crate::http::app::App;
@@ -23,7 +24,6 @@ use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
 use crate::query::question::{LineQuestion, SampleQuestion, Spans, Whose};
 use crate::query::tables::SAMPLES;
-use crate::report::definition::comment::percentile_hint;
 use crate::series::{Lines, Metric, Series};
 use crate::value::Column;
 

@@ -111,8 +111,8 @@ fn form(filled: Option<&str>, who: Option<&str>) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grammar::native::read_comment;
     use crate::report::definition::Defaults;
-    use crate::report::definition::native::read_comment;
 
     #[test]
     fn the_examples_of_the_form_are_accepted() {

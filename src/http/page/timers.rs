@@ -19,12 +19,12 @@ use super::requests::{received, search_of};
 use super::table::{Head, Listing, conditions, table};
 use super::time::{NAMES, Time};
 use super::timer_groups::{self, GROUPS_MAX, USUAL_TAG, as_key};
+use crate::grammar::native::FilterForm;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::fleet;
 use crate::http::params::{Params, as_list_item, list_items, pairs};
 use crate::query::timer_groups::{HELD_BYTES_MAX, SlowTimer, TimerGroups, TimerSearch};
-use crate::report::definition::native::FilterForm;
 use crate::report::definition::{Field, Filter, KeySource, Pattern};
 use crate::report::histogram::per_hit;
 

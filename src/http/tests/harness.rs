@@ -15,6 +15,7 @@ use tokio::task::JoinHandle;
 
 use crate::clock::{Clock, ManualClock};
 use crate::config::Config;
+use crate::grammar::builtin;
 use crate::http::{HttpSettings, serve};
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
@@ -23,7 +24,6 @@ use crate::merger::{Pulse, test_harness};
 use crate::query::catalog::Catalog;
 use crate::query::status::Status;
 use crate::report::DefinedBy;
-use crate::report::definition::builtin;
 use crate::report::definition::{Defaults, Definition};
 use crate::ring::{RingPlan, TempRing};
 use crate::telemetry::Counters;

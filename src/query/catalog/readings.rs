@@ -178,8 +178,8 @@ impl Catalog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grammar::builtin;
     use crate::report::definition::Defaults;
-    use crate::report::definition::builtin;
 
     fn of(at: usize, bytes: usize) -> Kept {
         let mut definition = builtin::reports(&Defaults::default()).remove(0);

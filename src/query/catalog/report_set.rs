@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use super::{Catalog, answering, writing};
+use crate::grammar::native::{FormError, ReportForm};
 use crate::instruments::Instrument;
 use crate::query::answer::ReportSummary;
 use crate::query::definitions::{REPORTS_MAX, is_reserved};
@@ -16,7 +17,6 @@ use crate::query::error::QueryError;
 use crate::query::tables::{FormTarget, StatusTable, read_form};
 use crate::report::DefinedBy;
 use crate::report::definition::Definition;
-use crate::report::definition::native::{FormError, ReportForm};
 use crate::series::why_left_out;
 use crate::state::{State, StateError};
 

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::{Catalog, alerts, answering, releases};
+use crate::grammar::FixedTable;
+use crate::grammar::native::ReportForm;
 use crate::input::squid::{Source, sums};
 use crate::profile::definition::{SampleKey, SampleReport};
 use crate::query::answer::{Followed, ReportAnswer, ReportSummary};
@@ -19,8 +21,6 @@ use crate::query::tables::{
 };
 use crate::report::DefinedBy;
 use crate::report::definition::Pattern;
-use crate::report::definition::comment::FixedTable;
-use crate::report::definition::native::ReportForm;
 use crate::series::Lines;
 use crate::telemetry::cpu;
 use crate::value::Column;

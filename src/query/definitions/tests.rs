@@ -5,8 +5,8 @@ use serde_json::json;
 
 use super::*;
 use crate::config::Config;
+use crate::grammar::FixedTable;
 use crate::report::definition::Columns;
-use crate::report::definition::comment::FixedTable;
 use crate::report::layout::Cell;
 
 fn configured(text: &str) -> Result<Definitions, String> {

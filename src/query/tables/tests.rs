@@ -2,9 +2,9 @@
 //! unknown values.
 
 use super::*;
+use crate::grammar::comment::{self, Comment};
 use crate::report::Flow;
 use crate::report::Ticks;
-use crate::report::definition::comment::{self, Comment};
 use crate::telemetry::{MergeCounters, SocketCounters};
 
 fn report(name: &str, comment: &str) -> ReportStatus {
@@ -228,4 +228,21 @@ fn only_tables_of_the_daemons_own_can_be_asked_for() {
     assert_eq!(StatusTable::aliased("active"), Some("active_reports"));
     assert_eq!(StatusTable::aliased("stats"), Some("v2_stats"));
     assert_eq!(StatusTable::aliased("status"), None);
+}
+
+#[test]
+fn active_reports_speak_pinba() {
+    let text = |comment: &str| ActiveText::new(&report("r", comment).definition);
+    let report1 = text("report1");
+    assert_eq!(report1.id, "9");
+    assert_eq!(report1.grouping, "grouped by script_name");
+    assert_eq!(report1.flags, "indexed");
+    assert_eq!(text("info").id, "8");
+    assert_eq!(text("info").flags, "");
+    assert_eq!(text("report18::min_time=1,tag.a=b").id, "26|min_time=1|tag.a=b");
+    let tag = text("tagN_report2:a,b:max_time=1:50");
+    assert_eq!(tag.id, "35|a|b|max_time=1");
+    assert_eq!(tag.flags, "conditional, tagged, indexed");
+    assert_eq!(text("rtag_info:a").id, "36|a");
+    assert_eq!(text("rtagN_report:a").id, "41|a");
 }

@@ -8,7 +8,7 @@ use crate::report::layout::IndexPart::{self, Key, Text};
 
 /// How many tags a kind takes as parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::report) enum Tags {
+pub(crate) enum Tags {
     /// `info`, `report1` to `report18`
     None,
     /// `tag_*`
@@ -21,17 +21,17 @@ pub(in crate::report) enum Tags {
 
 /// A kind of Pinba.
 #[derive(Debug)]
-pub(in crate::report) struct V1Kind {
+pub(crate) struct V1Kind {
     /// `report1`, ...
-    pub(in crate::report) name: &'static str,
+    pub(crate) name: &'static str,
     /// The table in which Pinba shows it.
-    pub(in crate::report) table: Option<&'static str>,
-    pub(in crate::report) level: Level,
+    pub(crate) table: Option<&'static str>,
+    pub(crate) level: Level,
     /// Fields before the tags, in key and column order.
-    pub(in crate::report) before: Vec<Field>,
-    pub(in crate::report) tags: Tags,
+    pub(crate) before: Vec<Field>,
+    pub(crate) tags: Tags,
     /// Fields after the tags.
-    pub(in crate::report) after: Vec<Field>,
+    pub(crate) after: Vec<Field>,
     /// The `index_value` of a kind without tags: digits are keys, the rest is literal.
     index: &'static str,
 }
@@ -40,7 +40,7 @@ pub(in crate::report) struct V1Kind {
 const FIRST_NUMBER: usize = 8;
 
 /// All kinds.
-pub(in crate::report) static KINDS: LazyLock<Vec<V1Kind>> =
+pub(crate) static KINDS: LazyLock<Vec<V1Kind>> =
     LazyLock::new(|| include_str!("v1_kinds.txt").lines().filter_map(V1Kind::of_line).collect());
 
 impl V1Kind {
@@ -72,12 +72,12 @@ impl V1Kind {
     }
 
     /// The kind of this name and its type number.
-    pub(in crate::report) fn named(name: &str) -> Option<(&'static Self, usize)> {
+    pub(crate) fn named(name: &str) -> Option<(&'static Self, usize)> {
         KINDS.iter().zip(FIRST_NUMBER..).find(|(kind, _)| kind.name == name)
     }
 
     /// The family of its tables.
-    pub(in crate::report) fn kind(&self) -> Kind {
+    pub(crate) fn kind(&self) -> Kind {
         match (self.tags, self.level) {
             (Tags::None, _) => Kind::Base,
             (_, Level::Timer) => Kind::Tag,
@@ -86,14 +86,14 @@ impl V1Kind {
     }
 
     /// Which of several tags with the same name counts.
-    pub(in crate::report) fn occurrence(&self) -> Occurrence {
+    pub(crate) fn occurrence(&self) -> Occurrence {
         let is_tag2 = (self.level, self.tags) == (Level::Timer, Tags::Two);
         if is_tag2 { Occurrence::Last } else { Occurrence::First }
     }
 
     /// The `index_value` for this many tags: timer-tag reports name script, host and server before
     /// the tags, request-tag reports leave the host out; `tagN` kinds end with a bar.
-    pub(in crate::report) fn index(&self, tags: usize) -> Vec<IndexPart> {
+    pub(crate) fn index(&self, tags: usize) -> Vec<IndexPart> {
         if self.tags == Tags::None {
             let parts = self.index.split("").filter(|part| !part.is_empty());
             return parts.map(|it| it.parse().map_or(Text(it), Key)).collect();

@@ -1,8 +1,8 @@
 //! Values of every kind of column, computed by hand for one or two rows and compared as shown.
 
 use super::*;
-use crate::report::definition::comment::{self, Comment};
-use crate::report::definition::native::ReportForm;
+use crate::grammar::comment::{self, Comment};
+use crate::grammar::native::ReportForm;
 use crate::report::definition::{Columns, Defaults, Definition};
 use crate::report::histogram::BUCKET_MAX;
 use crate::report::totals::{Extremes, Totals};

@@ -1,10 +1,9 @@
 //! Descriptions of tables: columns, keys and comments, for DESCRIBE, SHOW and information_schema.
 //!
-//! The declaration of a table comes from `report::definition::ddl`, which also writes its CREATE TABLE
-//! statement.
+//! The declaration of a table comes from `query::create_table`, which also writes its statement.
 
 use crate::query::catalog::Catalog;
-use crate::report::definition::ddl::{self, Key};
+use crate::query::create_table::{self, Key};
 use crate::sql::information_schema::{DATABASE, LAYOUTS, row_of};
 use crate::sql::performance_schema;
 use crate::sql::tables::{self, history};
@@ -107,7 +106,7 @@ pub(in crate::sql) fn table(catalog: &Catalog, database: &str, name: &str) -> Op
         let key = table.keys.iter().find(|key| key.column == *name);
         ColumnInfo {
             name: name.clone(),
-            column_type: ddl::type_name(column.column_type).into_owned(),
+            column_type: create_table::type_name(column.column_type).into_owned(),
             nullable: column.nullable,
             key: key.map_or("", |key| key.kind),
         }

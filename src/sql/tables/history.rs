@@ -36,6 +36,7 @@ use super::declared;
 use super::reports::equal_text;
 use super::scan::{Scan, batches_of};
 use super::table::{RowsOf, Table};
+use crate::grammar::FixedTable;
 use crate::history::parquet::ReadAs;
 use crate::history::read_unit::{ReadUnit, RowsSnapshot};
 use crate::history::requests::TABLES;
@@ -43,7 +44,6 @@ use crate::history::scan::{self, REQUESTS_BYTES, Source, SourceRows, Wanted};
 use crate::history::sql_columns::{RESOLUTION, View};
 use crate::history::{Dataset, History, Part, Resolution};
 use crate::query::catalog::Catalog;
-use crate::report::definition::comment::FixedTable;
 use crate::sql::error::SqlError;
 
 /// The database.

@@ -36,9 +36,9 @@ use super::information_schema;
 use super::performance_schema;
 use super::reply::{SqlColumn, SqlType};
 use super::settings::SqlSettings;
+use crate::grammar::FixedTable;
 use crate::merger::answering;
 use crate::query::catalog::Catalog;
-use crate::report::definition::comment::FixedTable;
 
 /// DataFusion's name for the catalog of all databases.
 pub(crate) const CATALOG: &str = "def";

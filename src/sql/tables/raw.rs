@@ -1,7 +1,7 @@
 //! The tables of raw data: requests, timers, their tags, and the names of timer tags.
 
 use super::columns::{self, Read};
-use crate::report::definition::comment::FixedTable;
+use crate::grammar::FixedTable;
 
 /// A column whose values rise from row to row, so that conditions on it select rows to read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

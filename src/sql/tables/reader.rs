@@ -20,9 +20,9 @@ use super::owners::owners;
 use super::raw::{RowKey, TAGS};
 use super::scan::Scan;
 use super::texts::Texts;
+use crate::grammar::FixedTable;
 use crate::merger::answering;
 use crate::pool::Pool;
-use crate::report::definition::comment::FixedTable;
 use crate::sql::snapshot::{Snapshot, expired};
 
 mod narrowing;

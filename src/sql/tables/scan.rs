@@ -45,9 +45,9 @@ use super::raw::RowKey;
 use super::reader::Reader;
 use super::reports::BATCH_ROWS;
 use super::table::{RowsOf, Table};
+use crate::grammar::FixedTable;
 use crate::input::squid::activity::Activity;
 use crate::merger::answering;
-use crate::report::definition::comment::FixedTable;
 use crate::sql::snapshot::Snapshot;
 
 /// Below this many rows a scan has one partition: dividing it costs more than it saves.

@@ -19,11 +19,11 @@ use super::raw::RowKey;
 use super::reports::{Report, chosen};
 use super::scan::Scan;
 use super::{declared, own_name};
+use crate::grammar::FixedTable;
 use crate::history::History;
 use crate::history::scan::condition::physical;
 use crate::history::sql_columns::View;
 use crate::query::catalog::Catalog;
-use crate::report::definition::comment::FixedTable;
 use crate::sql::percentiles::{self, PERCENTILES};
 
 /// Most ids that count as few.

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use prost::Message as _;
 
 use super::live::{self, AWAY_MS};
+use crate::grammar::comment::Comment;
+use crate::grammar::native::{self, ReportForm};
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::TextLimits;
+use crate::query::create_table;
+use crate::query::tables::ActiveText;
 use crate::report::DefinedBy;
-use crate::report::definition::comment::{ActiveText, Comment};
-use crate::report::definition::ddl;
-use crate::report::definition::native::{self, ReportForm};
 
 /// Any text as COMMENT.
 pub fn comment(bytes: &[u8]) {
@@ -26,7 +27,7 @@ pub fn comment(bytes: &[u8]) {
             return;
         }
         Ok(Comment::Fixed(table)) => {
-            assert!(ddl::fixed("r", table, &defaults).pinba().contains(table.comment()));
+            assert!(create_table::fixed("r", table, &defaults).pinba().contains(table.comment()));
             return;
         }
         Ok(Comment::Report(definition)) => *definition,
@@ -42,7 +43,7 @@ pub fn comment(bytes: &[u8]) {
     if definition.comment.is_none() {
         assert_eq!(again, definition, "{shown:?}");
     }
-    let statement = ddl::report(&definition).pinba();
+    let statement = create_table::report(&definition).pinba();
     assert!(statement.starts_with("CREATE TABLE "), "{statement}");
     assert!(!format!("{:?}", ActiveText::new(&definition)).is_empty());
 

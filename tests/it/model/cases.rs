@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use pinbad::grammar::native::ReportForm;
 use pinbad::input::pinba::model::Request;
 use pinbad::report::DefinedBy;
 use pinbad::report::definition::Defaults;
-use pinbad::report::definition::native::ReportForm;
 use pinbad::report::read::reading::{Reading, Want};
 use prost::Message as _;
 

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use pinbad::config::{PoolConfig, ReportsConfig};
+use pinbad::grammar::builtin;
+use pinbad::grammar::native::ReportForm;
 use pinbad::input::Decode as _;
 use pinbad::input::pinba::{Decoder, model};
 use pinbad::input::record::{Hasher, TextLimits};
 use pinbad::merger::Live;
 use pinbad::pool::{HELD_MS, Pool};
-use pinbad::report::definition::builtin;
-use pinbad::report::definition::native::ReportForm;
 use pinbad::report::definition::{Defaults, Definition};
 use pinbad::report::{DefinedBy, Reports, Ticks};
 use prost::Message as _;

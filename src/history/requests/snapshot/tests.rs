@@ -299,7 +299,7 @@ fn live_tables_are_shown_with_all_their_columns() {
         REQUEST_TAG => &["run", "weight", "time"];
     ];
     for (table, further) in columns {
-        let live = crate::report::definition::comment::FixedTable::raw(table).unwrap();
+        let live = crate::grammar::FixedTable::raw(table).unwrap();
         let live = live.columns(&crate::report::definition::Defaults::default());
         let fields = live.iter().map(|column| {
             datafusion::arrow::datatypes::Field::new(

@@ -215,9 +215,9 @@ mod tests {
     use super::*;
     use crate::alert::state::Episode;
     use crate::config::Config;
+    use crate::grammar::builtin;
     use crate::report::DefinedBy;
     use crate::report::definition::Defaults;
-    use crate::report::definition::builtin;
 
     /// An objective has a rule for each severity, under one name.
     #[test]

@@ -23,6 +23,7 @@ use self::first::{First, Key, Order, name_of};
 use super::{Catalog, Covered};
 use crate::clock::rfc3339;
 use crate::config::rewrite::TEXT_FIELDS;
+use crate::grammar::FixedTable;
 use crate::history::parquet::ReadAs;
 use crate::history::read_unit::RowsSnapshot;
 use crate::history::requests::{REQUEST, REQUEST_TAG, RequestsSnapshot, TIMER};
@@ -36,7 +37,6 @@ use crate::query::error::QueryError;
 use crate::query::question::{NumberField, RequestName, RequestQuestion, RequestSearch};
 use crate::query::requests::{TAGS_BYTES_MAX, TIMERS_BYTES_MAX, text_bytes, timers_bytes};
 use crate::query::table::{Rows, Table};
-use crate::report::definition::comment::FixedTable;
 use crate::value::text::numbered;
 use crate::value::{Column, ColumnType, Unit, Value};
 

@@ -14,8 +14,8 @@ use super::super::owners::first_timer;
 use super::super::ranges::Ranges;
 use super::super::raw::RowKey;
 use super::{LOOKUPS, Reader, answering};
+use crate::grammar::FixedTable;
 use crate::pool::rows::first_from;
-use crate::report::definition::comment::FixedTable;
 use crate::sql::snapshot::expired;
 
 impl Reader {

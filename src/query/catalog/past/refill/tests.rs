@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::clock::ManualClock;
+use crate::grammar::builtin;
 use crate::history::{Retention, Store};
 use crate::report::definition::Defaults;
-use crate::report::definition::builtin;
 use crate::report::row_key::key_of;
 use crate::report::totals::Totals;
 

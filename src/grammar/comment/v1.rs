@@ -12,9 +12,10 @@
 use super::Comment;
 use super::conditions;
 use super::error::{Wrong, checked, wrong};
-use super::fixed::FixedTable;
-use super::number::{Seconds, add_percentile_text, tag_name};
 use crate::config::suggest;
+use crate::grammar::FixedTable;
+use crate::grammar::number::{Seconds, tag_name};
+use crate::grammar::percentile::add_percentile_text;
 use crate::report::definition::v1_kinds::{KINDS, Tags, V1Kind};
 use crate::report::definition::{
     Defaults, Definition, Field, Filter, KEYS_MAX, Key, KeySource, Level, Pattern,

@@ -6,8 +6,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_untagged::UntaggedEnumVisitor;
 
-use super::number::seconds_text;
 use crate::config::units::parse_duration;
+use crate::grammar::number::seconds_text;
 use crate::report::definition::WINDOW_SECS_MAX;
 
 /// A text or, where that is not enough, a table.

@@ -1,9 +1,9 @@
 //! CREATE TABLE statements: Pinba's own layout, and each recreates the same report.
 
 use super::*;
-use crate::report::definition::builtin;
-use crate::report::definition::comment::Comment;
-use crate::report::definition::native::read_comment;
+use crate::grammar::builtin;
+use crate::grammar::comment::Comment;
+use crate::grammar::native::read_comment;
 
 fn report(definition: &Definition) -> String {
     super::report(definition).pinba()

@@ -15,9 +15,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::key::read_source;
-use super::number::{Seconds, seconds_text};
 use super::scalar::{FormTable, TextOr, seconds};
-use crate::report::definition::comment::is_status;
+use crate::grammar::comment::is_status;
+use crate::grammar::number::{Seconds, seconds_text};
 use crate::report::definition::{Defaults, Field, Filter, KeySource, Level, Pattern};
 
 const FILTERS: &str = "a filter is min_time=<seconds>, max_time=<seconds>, max_time<<seconds>, or KEY=value, \

@@ -1,7 +1,7 @@
 //! Conditions of a COMMENT: the common part of `min_time`, `max_time` and filters in both grammars.
 
 use super::error::{Wrong, checked, wrong};
-use super::number::Seconds;
+use crate::grammar::number::Seconds;
 use crate::report::definition::{FILTERS_MAX, Filter};
 
 /// Parses the conditions of a section, those on time first. `other` parses one that is not on time,

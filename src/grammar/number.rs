@@ -1,25 +1,25 @@
-//! Numbers and names in definitions: seconds and percent ranks, parsed exactly, and names of tags.
+//! Numbers and names in definitions: seconds, parsed exactly, and names of tags.
 //!
 //! Record times are integer microseconds, so bounds are too: [`Seconds`] has the nearest on either
 //! side and the caller takes the one that keeps exactly the records that the text means.
 
-use crate::report::definition::{Defaults, PERCENTILES_MAX};
+use crate::report::definition::Defaults;
 
 /// Longest time in a definition, in seconds: no packet contains a longer one.
 const SECONDS_MAX: u64 = 1 << 31;
 
 /// A time given in decimal seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::report) struct Seconds {
+pub(super) struct Seconds {
     /// Integer microseconds, rounded down.
-    pub(in crate::report) us_floor: u64,
+    pub(super) us_floor: u64,
     /// Integer microseconds, rounded up.
-    pub(in crate::report) us_ceil: u64,
+    pub(super) us_ceil: u64,
 }
 
 impl Seconds {
     /// Parses seconds as a decimal number; the error says what is accepted.
-    pub(in crate::report) fn parse(text: &str) -> Result<Self, String> {
+    pub(super) fn parse(text: &str) -> Result<Self, String> {
         let accepted = "must be seconds as a decimal number from 0 to 2147483648, such as 0.25";
         Self::of_digits(text).ok_or_else(|| accepted.to_owned())
     }
@@ -40,55 +40,16 @@ impl Seconds {
 }
 
 /// Microseconds as decimal seconds, the way [`Seconds::parse`] reads them.
-pub(in crate::report) fn seconds_text(us: u64) -> String {
+pub(super) fn seconds_text(us: u64) -> String {
     let text = format!("{}.{:06}", us / 1_000_000, us % 1_000_000);
     text.trim_end_matches('0').trim_end_matches('.').to_owned()
-}
-
-/// Adds a percentile rank to a list.
-///
-/// # Errors
-/// Fails if it is not in (0, 100], has too many decimals for a rank, is in the list already, or is
-/// one too many.
-pub(in crate::report) fn add_percentile(list: &mut Vec<f64>, percent: f64) -> Result<(), String> {
-    // False for NaN as well.
-    if !(percent > 0.0 && percent <= 100.0) {
-        return Err("a percentile must be greater than 0 and at most 100".to_owned());
-    }
-    let kept = (percent * 1e6).round() / 1e6;
-    if kept.to_bits() != percent.to_bits() || kept == 0.0 {
-        return Err("a percentile may have at most six decimals".to_owned());
-    }
-    if list.contains(&percent) {
-        return Err(format!("the percentile {percent} is given twice"));
-    }
-    if list.len() == PERCENTILES_MAX {
-        return Err(format!("there may be at most {PERCENTILES_MAX} percentiles"));
-    }
-    list.push(percent);
-    Ok(())
-}
-
-/// A percentile as text: decimal, like [`Seconds`].
-///
-/// # Errors
-/// As for [`add_percentile`], and if it is not a number.
-pub(in crate::report) fn add_percentile_text(
-    list: &mut Vec<f64>,
-    text: &str,
-) -> Result<(), String> {
-    let decimal = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let percent = text.parse().ok().filter(|_| decimal).ok_or(
-        "a percentile is a number greater than 0 and at most 100, such as 95 or 99.9".to_owned(),
-    )?;
-    add_percentile(list, percent)
 }
 
 /// Checks for a tag name that some record could have.
 ///
 /// # Errors
 /// Fails if none could.
-pub(in crate::report) fn tag_name(text: &str, defaults: &Defaults) -> Result<String, String> {
+pub(super) fn tag_name(text: &str, defaults: &Defaults) -> Result<String, String> {
     let longest = usize::from(defaults.text_bytes_max);
     if text.is_empty() {
         Err("a tag name is missing".to_owned())

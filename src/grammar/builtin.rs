@@ -3,8 +3,8 @@
 //! Created once at start from Pinba's own COMMENTs, so nothing here is a special case.
 
 use super::comment::{self, Comment};
-use super::v1_kinds::KINDS;
-use super::{Defaults, Definition};
+use crate::report::definition::v1_kinds::KINDS;
+use crate::report::definition::{Defaults, Definition};
 
 /// Names and COMMENTs: `info`, then `report_by_script_name` (`report1`) to `report18`.
 pub fn comments() -> impl Iterator<Item = (&'static str, &'static str)> {

@@ -7,9 +7,9 @@
 
 use std::borrow::Cow;
 
-use super::comment::FixedTable;
-use super::native::ReportForm;
-use super::{Defaults, Definition, Kind};
+use crate::grammar::FixedTable;
+use crate::grammar::native::ReportForm;
+use crate::report::definition::{Defaults, Definition, Kind};
 use crate::value::{Column, ColumnType};
 
 /// A CREATE TABLE statement.

@@ -14,8 +14,9 @@ use std::time::Duration;
 use super::Comment;
 use super::conditions;
 use super::error::{Wrong, checked, wrong};
-use super::fixed::FixedTable;
-use super::number::{add_percentile_text, tag_name};
+use crate::grammar::FixedTable;
+use crate::grammar::number::tag_name;
+use crate::grammar::percentile::add_percentile_text;
 use crate::report::definition::{
     Defaults, Definition, Field, Filter, KEYS_MAX, Key, KeySource, Kind, Level, Missing, Pattern,
     WINDOW_SECS_MAX,
@@ -175,7 +176,7 @@ fn histogram(section: &str) -> Result<(Vec<f64>, BucketLayout), Wrong<'_>> {
 }
 
 /// `<min ms>:<max ms>:<buckets>`.
-pub(in crate::report) fn read_hv(text: &str) -> Result<BucketLayout, String> {
+pub(in crate::grammar) fn read_hv(text: &str) -> Result<BucketLayout, String> {
     let number = |part: &str| part.parse().ok().filter(|_| !part.starts_with('+'));
     let numbers: Option<Vec<u32>> = text.split(':').map(number).collect();
     match numbers.as_deref() {
@@ -220,6 +221,6 @@ fn filters<'a>(
 }
 
 /// Whether a text is a status as the daemon writes it.
-pub(in crate::report) fn is_status(text: &str) -> bool {
+pub(in crate::grammar) fn is_status(text: &str) -> bool {
     text.parse::<u32>().is_ok_and(|status| status.to_string() == text)
 }

@@ -1,7 +1,7 @@
 //! The native form in TOML and JSON; every COMMENT as a form and back; errors that name the part.
 
 use super::*;
-use crate::report::definition::builtin;
+use crate::grammar::builtin;
 use crate::report::definition::v1_kinds::{KINDS, Tags};
 use crate::report::definition::{Field, KeySource, Missing, Occurrence, Pattern};
 

@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::number::tag_name;
 use super::scalar::{FormTable, TextOr};
+use crate::grammar::number::tag_name;
 use crate::report::definition::{Defaults, Field, Key, KeySource, Level, Missing, Occurrence};
 
 const KEYS: &str =

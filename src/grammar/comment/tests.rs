@@ -6,7 +6,7 @@ mod errors;
 use std::time::Duration;
 
 use super::*;
-use crate::report::definition::builtin;
+use crate::grammar::builtin;
 use crate::report::definition::{
     Field, Filter, KeySource, Kind, Level, Missing, Occurrence, Pattern,
 };
@@ -369,21 +369,4 @@ fn fixed_tables_are_known_by_their_comments() {
     assert_eq!(fixed("active_reports"), FixedTable::ActiveReports);
     let count = |table: FixedTable| table.columns(&Defaults::default()).len();
     assert_eq!(FixedTable::PINBA.map(count), [17, 4, 3, 2, 8, 9, 37, 29]);
-}
-
-#[test]
-fn active_reports_speak_pinba() {
-    let text = |comment: &str| ActiveText::new(&read(comment));
-    let report1 = text("report1");
-    assert_eq!(report1.id, "9");
-    assert_eq!(report1.grouping, "grouped by script_name");
-    assert_eq!(report1.flags, "indexed");
-    assert_eq!(text("info").id, "8");
-    assert_eq!(text("info").flags, "");
-    assert_eq!(text("report18::min_time=1,tag.a=b").id, "26|min_time=1|tag.a=b");
-    let tag = text("tagN_report2:a,b:max_time=1:50");
-    assert_eq!(tag.id, "35|a|b|max_time=1");
-    assert_eq!(tag.flags, "conditional, tagged, indexed");
-    assert_eq!(text("rtag_info:a").id, "36|a");
-    assert_eq!(text("rtagN_report:a").id, "41|a");
 }

@@ -21,13 +21,15 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::comment::{self, Comment, FixedTable, number, read_hv};
-use super::{
+use super::FixedTable;
+use super::comment::{self, Comment, read_hv};
+use super::percentile::add_percentile;
+use crate::config::suggest::accepting;
+use crate::profile::definition::SampleReport;
+use crate::report::definition::{
     DEFINITION_KEYS_MAX, Defaults, Definition, FILTERS_MAX, Filter, Key, Kind, Level,
     NAME_BYTES_MAX,
 };
-use crate::config::suggest;
-use crate::profile::definition::SampleReport;
 use crate::report::histogram::BucketLayout;
 
 mod filter;
@@ -184,13 +186,6 @@ fn accepted(setting: &str) -> Option<&'static str> {
     })
 }
 
-/// "; did you mean "level"? accepted: level, keys".
-pub(crate) fn accepting(given: &str, accepted: &[&str]) -> String {
-    let question = suggest::question(given, accepted.iter().copied());
-    let mark = if question.is_empty() { ";" } else { "" };
-    format!("{question}{mark} accepted: {}", accepted.join(", "))
-}
-
 /// Parses a table's COMMENT: Pinba's or pinba2's grammar, or the native form as a JSON object
 /// (without `name`), as `pinbad tables` writes native reports.
 ///
@@ -282,7 +277,7 @@ impl ReportForm {
         let keys = self.read_keys(level, defaults)?;
         let filters = self.read_filters(level, defaults)?;
         let mut percentiles = Vec::with_capacity(self.percentiles.len());
-        let add = |it: &PercentForm| number::add_percentile(&mut percentiles, it.0);
+        let add = |it: &PercentForm| add_percentile(&mut percentiles, it.0);
         each("percentiles", &self.percentiles, add)?;
         let window = self.read_window(defaults)?;
         let buckets = match &self.histogram {
