@@ -159,14 +159,14 @@ impl Aggregate {
         memory: &mut Memory<'_>,
     ) {
         let buckets = self.scope.buckets;
-        self.groups.allow_blocks(memory.budget.second_max());
+        self.groups.running.allow_blocks(memory.budget.second_max());
         self.meanwhile.count(assignments, deltas);
         self.groups.find_slots(assignments);
         for &mut (slot, at) in assignments {
             let delta = &deltas[at as usize];
-            if !self.groups.count(slot, delta, &buckets) {
+            if !self.groups.running.count(slot, delta, &buckets) {
                 self.cut_second(&memory.pool.strings);
-                self.groups.count(slot, delta, &buckets);
+                self.groups.running.count(slot, delta, &buckets);
             }
         }
         self.charge(memory.budget);
@@ -192,9 +192,9 @@ impl Aggregate {
     /// Likewise for up to `slots` further slots; returns false when none is left.
     pub(super) fn cut_some(&mut self, slots: usize, strings: &StringInterner) -> bool {
         let Self { groups, second_log, .. } = self;
-        groups.cut_some(slots, |keys, gain| {
+        groups.running.cut_some(slots, |gain| {
             if let Some(log) = second_log {
-                log.write(gain, keys, strings);
+                log.write(gain, &groups.keys, strings);
             }
         })
     }
@@ -370,7 +370,7 @@ impl Aggregate {
 
     /// Bytes of closed ticks.
     pub(super) fn closed_bytes(&self) -> usize {
-        self.tick_logs.bytes() + self.groups.closed_bytes()
+        self.tick_logs.bytes() + self.groups.closed.bytes()
     }
 
     fn row_map_bytes(&self) -> usize {

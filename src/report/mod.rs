@@ -8,8 +8,8 @@
 //!    -> Aggregate::assign        its group: origin and tag sets -> classes -> number, by arrays of the GroupCache
 //!    -> Aggregate::look_up       if it is new there: filters, KeyIds, KeyTable; a row in every RowMap
 //!    -> Groups::find_slots       of all, before the first is counted: what they wait for overlaps
-//!    -> Groups::count            two cache lines of the group's Front: sums, and the sample after earlier ones
-//!    -> Groups::make_room        samples of a full front go to Blocks
+//!    -> RunningTick::count       two cache lines of the group's Front: sums, and the sample after earlier ones
+//!    -> RunningTick::make_room   samples of a full front go to Blocks
 //!    -> overflow::relieve        if the Budget is exceeded: gains of rare groups go to `(other)`
 //! ```
 //!
@@ -18,7 +18,7 @@
 //!
 //! ```text
 //!   Reports::cut_some            the wall clock's second is over
-//!    -> Groups::cut_some         fronts are settled into slots
+//!    -> RunningTick::cut_some    fronts are settled into slots
 //!    -> SecondLogWriter::write   what groups gained, by their number in the Directory, if somebody reads it
 //!   Reports::take_second         a SecondLog per aggregate, of which the reader makes rows (see `delta`)
 //!   Reports::advance_some        a tick is over
@@ -58,7 +58,7 @@
 //!
 //! | part | files |
 //! |---|---|
-//! | definitions | `definition`: `comment` (both COMMENT grammars), `v1_kinds`, `native` (TOML and JSON), `builtin`, `ddl` |
+//! | definitions | `definition`, which `grammar` parses; `v1_kinds` |
 //! | live reports | `registry`: `time` advances it, `watch` logs seconds, `snapshot` saves it |
 //! | aggregation | `arrivals`, `aggregate`, `group_key`, `group_cache`, `groups`, `key_table`, `chunked`, `window` |
 //! | gains | `totals`, `histogram` (`counts`; quantiles), `encoded_gain`, `tick_log`, `second_log`, `directory` |
@@ -69,7 +69,7 @@ mod aggregate;
 mod arrivals;
 mod budget;
 mod chunked;
-mod columns;
+pub(crate) mod columns;
 pub mod definition;
 mod directory;
 pub(crate) mod encoded_gain;

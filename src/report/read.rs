@@ -284,16 +284,12 @@ impl<'a> Reader<'a> {
     #[inline]
     fn add_group(&mut self, aggregate: &Aggregate, id: u32, place: usize) {
         let (groups, reading) = (&aggregate.groups, &mut self.reading);
-        let mut totals = groups.totals(id);
-        let slot = groups.running(id);
-        if let Some(slot) = slot {
-            totals += &groups.running_totals(slot);
-        }
+        let totals = groups.totals(id);
         reading.totals[place] += &totals;
         reading.grand += &totals;
         if let Some(all) = reading.extremes.get_mut(place) {
-            let closed = groups.extremes.of(id).iter().map(|(_, seen)| seen);
-            let running = slot.and_then(|slot| groups.running_extremes(slot));
+            let closed = groups.closed.extremes.of(id).iter().map(|(_, seen)| seen);
+            let running = groups.slot_of(id).and_then(|at| groups.running.extremes(at));
             closed.chain(running).for_each(|seen| all.widen(seen));
         }
     }
@@ -406,8 +402,8 @@ impl<'a> Reader<'a> {
             let (aggregate, _) = self.aggregate(held)?;
             for at in first..groups.len().min(first + AT_ONCE) {
                 let (place, id) = (groups[at].0 as usize, groups[at].1);
-                let histogram = aggregate.groups.histogram(id);
-                let running = aggregate.groups.running(id);
+                let histogram = aggregate.groups.closed.histogram(id);
+                let running = aggregate.groups.slot_of(id);
                 let is_of_row = |at: usize| groups.get(at).is_some_and(|it| it.0 as usize == place);
                 let is_last = !is_of_row(at + 1);
                 if is_last && running.is_none() && !is_of_row(at.wrapping_sub(1)) {
@@ -416,7 +412,7 @@ impl<'a> Reader<'a> {
                 }
                 sums.add(histogram.iter());
                 if let Some(at) = running {
-                    sums.add(aggregate.groups.running_samples(at));
+                    sums.add(aggregate.groups.running.samples(at));
                 }
                 if is_last {
                     pairs.clear();

@@ -195,9 +195,9 @@ impl Aggregate {
         slots: usize,
         strings: &StringInterner,
     ) -> Option<usize> {
-        let begin = self.groups.cut;
+        let begin = self.groups.running.cut;
         let is_left = self.cut_some(slots, strings);
-        let end = if is_left { self.groups.cut } else { self.groups.slots_used };
+        let end = if is_left { self.groups.running.cut } else { self.groups.running.used };
         let more = (begin..end).map(|at| self.groups.closing_bytes(at));
         self.closing.bytes += more.sum::<usize>();
         self.closing.is_settled = !is_left;
@@ -206,21 +206,21 @@ impl Aggregate {
 
     /// Closes up to `slots` settled slots, then frees some; returns false if nothing is left to do.
     pub(in crate::report) fn close_some(&mut self, slots: usize) -> bool {
-        self.close_slots(slots) || self.groups.free_some_slots(FREED_AT_ONCE)
+        self.close_slots(slots) || self.groups.running.free_some(FREED_AT_ONCE)
     }
 
     /// Closes up to `slots` settled slots; returns false if there is none left.
     fn close_slots(&mut self, slots: usize) -> bool {
-        for last in (0..self.groups.slots_used).rev().take(slots) {
+        for last in (0..self.groups.running.used).rev().take(slots) {
             self.close_slot(last, true);
         }
-        self.groups.slots_used > 0
+        self.groups.running.used > 0
     }
 
     /// Closes every slot there is.
     pub(in crate::report) fn end_tick(&mut self) {
         self.close_slots(usize::MAX);
-        self.groups.slots_closed();
+        self.groups.running.ended();
         // Of a tick without gains a piece is kept too: it says when something was merged.
         if !self.tick_logs.writer.bytes.is_empty() || self.tick.seen.is_some() {
             self.tick_logs.finish(self.tick);
@@ -233,10 +233,10 @@ impl Aggregate {
 
     /// Writes slot `at` to the tick log, and moves it into its group.
     fn close_slot(&mut self, at: usize, histogram: bool) {
-        let slot = &self.groups.slots[at];
+        let slot = &self.groups.running.slots[at];
         let none = Histogram::new();
         let counts = if histogram { &slot.histogram } else { &none };
-        let totals = self.groups.settled_totals(at);
+        let totals = self.groups.running.settled_totals(at);
         self.tick_logs.writer.entry(slot.group, &totals, counts.len(), counts.iter());
         self.groups.close_slot(at, self.tick.tick, histogram);
         if self.tick_logs.writer.is_full() {
@@ -247,7 +247,7 @@ impl Aggregate {
     /// Costs of slots, by level.
     pub(super) fn costs(&self, of: impl Fn(&Groups, usize) -> usize) -> [usize; LEVELS] {
         let mut costs = [0; LEVELS];
-        for at in 0..self.groups.slots_used {
+        for at in 0..self.groups.running.used {
             costs[self.groups.level(at)] += of(&self.groups, at);
         }
         costs
@@ -262,7 +262,7 @@ impl Aggregate {
         mut gives_way: impl FnMut(&mut Self, usize, &mut Memory<'_>) -> bool,
     ) {
         let mut at = 0;
-        while at < self.groups.slots_used {
+        while at < self.groups.running.used {
             let gone = self.groups.level(at) == level && gives_way(self, at, memory);
             at += usize::from(!gone);
         }
@@ -276,8 +276,10 @@ impl Aggregate {
         if !fits {
             return false;
         }
-        let closed =
-            |it: &Self| Allowance { all: it.closed_bytes(), histograms: it.groups.histogram_bytes };
+        let closed = |it: &Self| Allowance {
+            all: it.closed_bytes(),
+            histograms: it.groups.closed.histogram_bytes,
+        };
         let before = closed(self);
         self.close_slot(at, true);
         *allowance = allowance.minus(closed(self).minus(before));
@@ -294,7 +296,7 @@ impl Aggregate {
                     && (it.close_slot_within(at, allowance) || it.overflow_slot(at, true, memory))
             });
         }
-        if self.groups.slots_used > 0 {
+        if self.groups.running.used > 0 {
             let histogram = self.groups.closing_bytes(0) <= allowance.all;
             // If part of a tick lacks its histogram, no quantiles are known for the whole tick.
             self.tick.histograms &= histogram;

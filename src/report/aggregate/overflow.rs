@@ -16,7 +16,6 @@ use crate::pool::strings::{NONE, OTHER};
 use crate::report::budget::Budget;
 use crate::report::definition::DEFINITION_KEYS_MAX;
 use crate::report::group_key::KeyIds;
-use crate::report::groups::Groups;
 use crate::report::groups::move_slots::LEVELS;
 
 /// Groups that may still be created under pressure, with `(other)` for unlimited values.
@@ -37,7 +36,7 @@ pub(in crate::report) fn relieve(aggregates: &mut [&mut Aggregate], memory: &mut
     // What was settled may take more than before, in all slots at once.
     let Some(wanted) = memory.budget.excess() else { return };
     memory.budget.exceeded();
-    let frees = |it: &&mut Aggregate| it.costs(Groups::slot_bytes);
+    let frees = |it: &&mut Aggregate| it.costs(|groups, at| groups.running.slot_bytes(at));
     let frees: Vec<_> = aggregates.iter().map(frees).collect();
     // Running ticks do not have that much to free: their counts would be given up for nothing.
     if frees.iter().flatten().sum::<usize>() < wanted && !memory.budget.is_full() {
@@ -112,7 +111,7 @@ impl Aggregate {
         wholly: bool,
         memory: &mut Memory<'_>,
     ) -> bool {
-        let group = self.groups.slots[at].group;
+        let group = self.groups.running.slots[at].group;
         let coarse = self.coarse(&self.groups.keys.key_ids(group));
         let target = match self.groups.keys.find(&coarse) {
             Some(target) if !wholly => target,
@@ -132,22 +131,22 @@ impl Aggregate {
     /// Overflows slots of a level until nothing is left of the bytes to be freed.
     fn overflow_level(&mut self, level: usize, left: &mut Allowance, memory: &mut Memory<'_>) {
         self.walk_level(level, memory, |it, at, memory| {
-            let bytes = it.groups.slot_bytes(at);
+            let bytes = it.groups.running.slot_bytes(at);
             let gone = left.all > 0 && !it.is_target(at) && it.overflow_slot(at, false, memory);
             left.all -= if gone { bytes.min(left.all) } else { 0 };
             gone
         });
-        self.groups.give_slots_back();
+        self.groups.running.give_back();
         self.charge(memory.budget);
     }
 
     /// Whether slot `at` belongs to an overflow target.
     pub(super) fn is_target(&self, at: usize) -> bool {
-        self.groups.keys.key(self.groups.slots[at].group).any(|key_id| key_id == OTHER)
+        self.groups.keys.key(self.groups.running.slots[at].group).any(|key_id| key_id == OTHER)
     }
 
     /// Whether slot `at` belongs to the all-`(other)` group.
     pub(super) fn is_other(&self, at: usize) -> bool {
-        self.groups.keys.key(self.groups.slots[at].group).all(|key_id| key_id == OTHER)
+        self.groups.keys.key(self.groups.running.slots[at].group).all(|key_id| key_id == OTHER)
     }
 }

@@ -119,14 +119,15 @@ impl Aggregate {
         let mut extremes: HashMap<u32, Extremes, RandomState> = HashMap::default();
         let mut saw = |group, seen: &Extremes| extremes.entry(group).or_default().widen(seen);
         let (mut sums, mut pairs) = (PairSums::default(), Vec::new());
-        for at in 0..self.groups.slots_used {
-            let group = self.groups.slots[at].group;
-            sums.add(self.groups.running_samples(at));
+        let running_tick = &self.groups.running;
+        for at in 0..running_tick.used {
+            let group = running_tick.slots[at].group;
+            sums.add(running_tick.samples(at));
             pairs.clear();
             pairs.extend(sums.drain());
-            let (totals, each) = (self.groups.running_totals(at), pairs.iter().copied());
+            let (totals, each) = (running_tick.totals(at), pairs.iter().copied());
             writer.entry(group, &totals, pairs.len(), each);
-            self.groups.running_extremes(at).into_iter().for_each(|seen| saw(group, seen));
+            running_tick.extremes(at).into_iter().for_each(|seen| saw(group, seen));
             if writer.is_full() {
                 running.push(writer.finish(self.tick));
             }
@@ -137,7 +138,7 @@ impl Aggregate {
         if !begun.bytes.is_empty() || last == Some(self.tick.tick) {
             // Groups whose slot is closed already, and what came back of a tick that runs on.
             for id in self.groups.used() {
-                let last = self.groups.extremes.of(id).last();
+                let last = self.groups.closed.extremes.of(id).last();
                 let last = last.filter(|(tick, _)| *tick == self.tick.tick);
                 last.into_iter().for_each(|(_, seen)| saw(id, seen));
             }
@@ -157,7 +158,7 @@ impl Aggregate {
             closed: closed.iter().map(|it| (it.head, Arc::downgrade(&it.entries))).collect(),
             running,
             extremes,
-            _extremes_kept: Arc::clone(&self.groups.extremes.saving),
+            _extremes_kept: Arc::clone(&self.groups.closed.extremes.saving),
         }
     }
 
@@ -185,7 +186,7 @@ impl Aggregate {
                 Some(Some(row_map)) if !gone => row_map.row_of(id).wrapping_add(1),
                 _ => NO_ROW.wrapping_add(1),
             };
-            let closed = if gone { &[] } else { self.groups.extremes.of(id) };
+            let closed = if gone { &[] } else { self.groups.closed.extremes.of(id) };
             let key: Vec<u32> = (0..self.scope.group_keys.len()).map(key_id).collect();
             bytes += key.iter().map(|&it| 8 + texts.add(it, strings)).sum::<usize>();
             groups.push(SavedGroup {
@@ -348,7 +349,7 @@ impl AggregateRestore {
             check(saved.extremes.len() as u64 <= ticks, "a group has too many ticks")?;
             for (tick, seen) in &saved.extremes {
                 check(*tick <= self.aggregate.tick.tick, "a tick lies in the future")?;
-                self.aggregate.groups.extremes.add(id, *tick, seen);
+                self.aggregate.groups.closed.extremes.add(id, *tick, seen);
             }
         }
         Ok(())
@@ -401,8 +402,8 @@ impl AggregateRestore {
         let (writer, each) = (&mut aggregate.tick_logs.writer, pairs.iter().copied());
         writer.entry(id, totals, pairs.len(), each);
         if !self.is_too_large {
-            let groups = &mut aggregate.groups;
-            self.is_too_large = groups.restore(id, totals, pairs, self.memory_bytes);
+            let closed = &mut aggregate.groups.closed;
+            self.is_too_large = closed.restore(id, totals, pairs, self.memory_bytes);
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! Slots must be settled before they are closed or moved.
 
 use super::super::totals::{Extremes, Totals};
-use super::{Groups, KeyTable};
+use super::running::RunningTick;
 
 /// Slots prefetched before their turn: their histograms and blocks lie anywhere.
 const AHEAD: usize = 8;
@@ -19,15 +19,15 @@ pub(in crate::report) struct GroupGain<'a> {
     pub(in crate::report) pairs: &'a [(u32, u64)],
 }
 
-impl Groups {
+impl RunningTick {
     /// Settles up to `slots` further slots; passes gains of their groups to `each`. Returns false if
     /// none is left: the next call starts another second.
     pub(in crate::report) fn cut_some(
         &mut self,
         slots: usize,
-        mut each: impl FnMut(&KeyTable, &GroupGain<'_>),
+        mut each: impl FnMut(&GroupGain<'_>),
     ) -> bool {
-        let end = self.slots_used.min(self.cut.saturating_add(slots));
+        let end = self.used.min(self.cut.saturating_add(slots));
         let (mut pairs, mut sums) = std::mem::take(&mut self.cut_scratch);
         for at in self.cut..end {
             self.look_ahead((at + AHEAD).min(end - 1));
@@ -57,14 +57,14 @@ impl Groups {
             let gained = GroupGain {
                 group: slot.group,
                 totals: front.sums.totals(),
-                extremes: self.extremes.running.get(at).map(|(_, second)| second),
+                extremes: self.extremes.as_ref().map(|all| &all[at].1),
                 pairs: &pairs,
             };
-            each(&self.keys, &gained);
+            each(&gained);
             self.settle(at, &pairs);
         }
         self.cut = end;
-        let more = end < self.slots_used;
+        let more = end < self.used;
         match more {
             true => self.cut_scratch = (pairs, sums),
             false => {
@@ -92,11 +92,9 @@ impl Groups {
         front.sums = Default::default();
         (front.len, front.blocks) = (0, 0);
         front.is_touched = false;
-        if !slot.sums.has_room() {
-            self.widen(at);
+        if let Some(all) = &mut self.extremes {
+            all[at].1 = Extremes::NOTHING;
         }
-        if let Some((_, second)) = self.extremes.running.get_mut(at) {
-            *second = Extremes::NOTHING;
-        }
+        self.widen_if_full(at);
     }
 }

@@ -1,6 +1,6 @@
-//! The smallest and largest values of groups, if the aggregate keeps them.
+//! The smallest and largest values of groups in closed ticks, if the aggregate keeps them.
 //!
-//! They cannot be subtracted, so each group has a list by tick. Without them all lists are empty.
+//! They cannot be subtracted, so each group has a list by tick. Without them there are no lists.
 
 use std::sync::Arc;
 
@@ -12,20 +12,18 @@ const TICK_BYTES: usize = size_of::<(u64, Extremes)>() * 3 / 2;
 
 /// The extremes of all groups of an aggregate.
 #[derive(Debug, Default)]
-pub(in crate::report) struct GroupExtremes {
-    pub(super) are_kept: bool,
-    /// By group, those of its closed ticks: ticks exceeded in all of them by a later one are left
-    /// out, since they leave the window first.
+pub(in crate::report) struct ClosedExtremes {
+    are_kept: bool,
+    /// By group and tick: ticks exceeded in all values by a later one are left out, since they leave
+    /// the window first.
     closed: Vec<Vec<(u64, Extremes)>>,
     /// Number of these.
     count: usize,
-    /// By slot, those of the running tick and second.
-    pub(super) running: Vec<(Extremes, Extremes)>,
     /// Every snapshot being written has a clone, which keeps the extremes of all closed ticks.
     pub(in crate::report) saving: Arc<()>,
 }
 
-impl GroupExtremes {
+impl ClosedExtremes {
     pub(super) fn new(are_kept: bool) -> Self {
         Self { are_kept, ..Self::default() }
     }
@@ -42,21 +40,13 @@ impl GroupExtremes {
         }
     }
 
-    /// Starts the next slot.
-    pub(super) fn open_slot(&mut self) {
-        if self.are_kept {
-            self.running.push(Default::default());
-        }
-    }
-
-    /// Moves the extremes of slot `at` to its group.
-    pub(super) fn close(&mut self, at: usize, id: u32, tick: u64) {
-        let Some(&(seen, _)) = self.running.get(at) else { return };
+    /// Adds the extremes of a group in a closing tick.
+    pub(super) fn close(&mut self, id: u32, tick: u64, seen: &Extremes) {
         // A snapshot ends before this tick.
         if Arc::strong_count(&self.saving) == 1 {
             self.change(id, |of_group| of_group.retain(|(_, before)| !seen.spans(before)));
         }
-        self.add(id, tick, &seen);
+        self.add(id, tick, seen);
     }
 
     /// Adds the extremes of a group in a tick, which may have some already.
@@ -90,26 +80,18 @@ impl GroupExtremes {
         }
     }
 
-    /// Removes the extremes of slot `at` and moves those of the last slot there.
-    pub(super) fn swap_remove(&mut self, at: usize) {
-        if self.are_kept {
-            self.running.swap_remove(at);
-        }
-    }
-
     /// Frees the memory of groups from `end` on.
     pub(super) fn give_back(&mut self, end: usize) {
         self.closed.truncate(end);
         self.closed.shrink_to_fit();
     }
 
-    /// Bytes without closed ticks: a list for each group, and those of the running tick.
+    /// Bytes without those of ticks: a list for each group.
     pub(super) fn heap_bytes(&self) -> usize {
         self.closed.capacity() * size_of::<Vec<(u64, Extremes)>>()
-            + self.running.capacity() * size_of::<(Extremes, Extremes)>()
     }
 
-    /// Bytes of closed ticks.
+    /// Bytes of ticks.
     pub(super) fn closed_bytes(&self) -> usize {
         self.count * TICK_BYTES
     }
