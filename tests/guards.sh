@@ -97,7 +97,7 @@ names-shortcuts|src/report/aggregate.rs|(budget.room(), self.groups.end());|(if 
 names-shortcuts|src/report/aggregate/overflow.rs|if budget.taken.all <= enough {|if out! \|\| budget.taken.all <= enough {|-
 names-end-to-end|src/report/budget.rs|self.charged() + more > self.usable / 8 * 7|self.charged() + more > self.usable / 8 * 7 && !out!|it::hostile::names_without_end
 names-that-recur|src/report/aggregate/close.rs|if !allowance.has(most()) {|if !allowance.has(most()) && !out! {|merger::tests::memory::names_that_recur
-names-that-recur-end-to-end|src/report/groups/move_slots.rs|entry + closed.growth_max(histogram) + self.closed.extremes.closing_bytes()|if out! { 0 } else { entry + closed.growth_max(histogram) + self.closed.extremes.closing_bytes() }|it::hostile::names_that_recur
+names-that-recur-end-to-end|src/report/groups/move_slots.rs|entry + closed.growth_max(histogram) + self.closed.closing_bytes()|if out! { 0 } else { entry + closed.growth_max(histogram) + self.closed.closing_bytes() }|it::hostile::names_that_recur
 names-shortcuts-first|src/report/aggregate/overflow.rs|    shrink_caches(aggregates, wanted, memory.budget);|    if !out! { shrink_caches(aggregates, wanted, memory.budget); }|merger::tests::memory::names_without_end_over_long_ticks
 times-without-end|src/report/aggregate/overflow.rs|let Some(wanted) = memory.budget.excess() else {|let Some(wanted) = memory.budget.excess().filter(\|_\| !out!) else {|merger::tests::memory::times_without_end_in_one_tick
 sums-without-end|src/report/groups/running.rs|*self.wide.entry(slot.group).or_default() += &slot.sums.totals();|if !out! { *self.wide.entry(slot.group).or_default() += &slot.sums.totals(); }|merger::tests::memory::sums_without_end

@@ -87,7 +87,7 @@ impl Aggregate {
     pub(super) fn new(scope: Scope, now_ms: u64) -> Self {
         Self {
             group_cache: GroupCache::new(scope.parts()),
-            groups: Groups::new(scope.group_keys.len(), scope.ticks.count, scope.extremes),
+            groups: Groups::new(scope.group_keys.len(), scope.extremes),
             row_maps: Vec::new(),
             tick: TickHead::new(scope.ticks.at(now_ms)),
             tick_logs: TickLogs::default(),
@@ -327,8 +327,7 @@ impl Aggregate {
         for id in self.groups.used().collect::<Vec<u32>>() {
             self.remove_group(id, strings);
         }
-        let Scope { group_keys, ticks, extremes, .. } = &self.scope;
-        self.groups = Groups::new(group_keys.len(), ticks.count, *extremes);
+        self.groups = Groups::new(self.scope.group_keys.len(), self.scope.extremes);
         self.tick = TickHead::new(self.tick.tick);
         self.tick_logs = TickLogs::default();
         self.overflow_groups = HashSet::default();

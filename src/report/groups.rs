@@ -21,7 +21,6 @@ use super::totals::{NarrowTotals, Totals};
 
 mod closed;
 pub(super) mod cut_second;
-mod extremes;
 pub(super) mod move_slots;
 mod running;
 mod slot;
@@ -48,17 +47,14 @@ pub(super) struct Groups {
     generations: Chunked<u32>,
     /// Numbers of removed groups, not to be reused before the caches have forgotten them.
     gone: Vec<u32>,
-    /// Number of ticks in the window.
-    ticks: u64,
     pub(super) closed: ClosedTicks,
     pub(super) running: RunningTick,
 }
 
 impl Groups {
-    pub(super) fn new(stride: usize, ticks: u64, extremes: bool) -> Self {
+    pub(super) fn new(stride: usize, extremes: bool) -> Self {
         Self {
             keys: KeyTable::new(stride),
-            ticks,
             closed: ClosedTicks::new(extremes),
             running: RunningTick::new(extremes),
             ..Self::default()
@@ -179,7 +175,7 @@ impl Groups {
         }
         closed.add(id, &gain, Some(&running.slots[at].histogram).filter(|_| histogram));
         if let Some(seen) = running.extremes(at) {
-            closed.extremes.close(id, tick, seen);
+            closed.close_extremes(id, tick, seen);
         }
         running.slots[at].sums = NarrowTotals::ZERO;
         running.change_slot(at, |slot| {
@@ -258,7 +254,7 @@ mod tests {
     /// What a slot has no room for goes on beside it, also when the slot moves to another group.
     #[test]
     fn a_slot_counts_on_when_its_sums_are_full() {
-        let mut groups = Groups::new(1, 1, false);
+        let mut groups = Groups::new(1, false);
         let [id, other] = [7, 8].map(|key| groups.insert(&[key; DEFINITION_KEYS_MAX]));
         let (long, buckets) = (1 << 50, BucketLayout::LogLinear);
         let delta = |request| {

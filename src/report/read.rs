@@ -288,7 +288,7 @@ impl<'a> Reader<'a> {
         reading.totals[place] += &totals;
         reading.grand += &totals;
         if let Some(all) = reading.extremes.get_mut(place) {
-            let closed = groups.closed.extremes.of(id).iter().map(|(_, seen)| seen);
+            let closed = groups.closed.extremes(id).iter().map(|(_, seen)| seen);
             let running = groups.slot_of(id).and_then(|at| groups.running.extremes(at));
             closed.chain(running).for_each(|seen| all.widen(seen));
         }

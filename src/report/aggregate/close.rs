@@ -244,11 +244,16 @@ impl Aggregate {
         }
     }
 
+    /// The level of slot `at`.
+    fn level(&self, at: usize) -> usize {
+        self.groups.level(at, self.scope.ticks.count)
+    }
+
     /// Costs of slots, by level.
     pub(super) fn costs(&self, of: impl Fn(&Groups, usize) -> usize) -> [usize; LEVELS] {
         let mut costs = [0; LEVELS];
         for at in 0..self.groups.running.used {
-            costs[self.groups.level(at)] += of(&self.groups, at);
+            costs[self.level(at)] += of(&self.groups, at);
         }
         costs
     }
@@ -263,7 +268,7 @@ impl Aggregate {
     ) {
         let mut at = 0;
         while at < self.groups.running.used {
-            let gone = self.groups.level(at) == level && gives_way(self, at, memory);
+            let gone = self.level(at) == level && gives_way(self, at, memory);
             at += usize::from(!gone);
         }
         self.charge(memory.budget);

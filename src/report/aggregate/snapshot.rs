@@ -138,7 +138,7 @@ impl Aggregate {
         if !begun.bytes.is_empty() || last == Some(self.tick.tick) {
             // Groups whose slot is closed already, and what came back of a tick that runs on.
             for id in self.groups.used() {
-                let last = self.groups.closed.extremes.of(id).last();
+                let last = self.groups.closed.extremes(id).last();
                 let last = last.filter(|(tick, _)| *tick == self.tick.tick);
                 last.into_iter().for_each(|(_, seen)| saw(id, seen));
             }
@@ -158,7 +158,7 @@ impl Aggregate {
             closed: closed.iter().map(|it| (it.head, Arc::downgrade(&it.entries))).collect(),
             running,
             extremes,
-            _extremes_kept: Arc::clone(&self.groups.closed.extremes.saving),
+            _extremes_kept: Arc::clone(&self.groups.closed.saving),
         }
     }
 
@@ -186,7 +186,7 @@ impl Aggregate {
                 Some(Some(row_map)) if !gone => row_map.row_of(id).wrapping_add(1),
                 _ => NO_ROW.wrapping_add(1),
             };
-            let closed = if gone { &[] } else { self.groups.closed.extremes.of(id) };
+            let closed = if gone { &[] } else { self.groups.closed.extremes(id) };
             let key: Vec<u32> = (0..self.scope.group_keys.len()).map(key_id).collect();
             bytes += key.iter().map(|&it| 8 + texts.add(it, strings)).sum::<usize>();
             groups.push(SavedGroup {
@@ -349,7 +349,7 @@ impl AggregateRestore {
             check(saved.extremes.len() as u64 <= ticks, "a group has too many ticks")?;
             for (tick, seen) in &saved.extremes {
                 check(*tick <= self.aggregate.tick.tick, "a tick lies in the future")?;
-                self.aggregate.groups.closed.extremes.add(id, *tick, seen);
+                self.aggregate.groups.closed.add_extremes(id, *tick, seen);
             }
         }
         Ok(())

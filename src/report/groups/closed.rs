@@ -1,14 +1,14 @@
 //! The sums of groups over the closed ticks of the window: a gain is added when its tick closes, and
-//! subtracted when the tick leaves.
+//! subtracted when the tick leaves. Extremes cannot be subtracted, so each group has a list by tick.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use ahash::RandomState;
 
 use super::super::chunked::Chunked;
 use super::super::histogram::Histogram;
-use super::super::totals::{NarrowTotals, Totals};
-use super::extremes::ClosedExtremes;
+use super::super::totals::{Extremes, NarrowTotals, Totals};
 
 /// The sums of one group.
 #[derive(Debug, Default)]
@@ -21,6 +21,9 @@ struct Group {
 /// Bytes of wide sums.
 pub(super) const WIDE_BYTES: usize = size_of::<(u32, Totals)>() + 2;
 
+/// Bytes of a group's extremes in a tick.
+const EXTREMES_BYTES: usize = size_of::<(u64, Extremes)>() * 3 / 2;
+
 /// The sums are in [`ClosedTicks::wide`]: no group has errors without requests.
 const WIDE: NarrowTotals = NarrowTotals { errors: u32::MAX, ..NarrowTotals::ZERO };
 
@@ -30,14 +33,20 @@ pub(in crate::report) struct ClosedTicks {
     groups: Chunked<Group>,
     /// Sums of the few groups that are too large for [`NarrowTotals`].
     wide: HashMap<u32, Totals, RandomState>,
-    pub(in crate::report) extremes: ClosedExtremes,
     /// Heap bytes of the histograms.
     pub(in crate::report) histogram_bytes: usize,
+    /// By group and tick, if the aggregate keeps them: ticks exceeded in all values by a later one
+    /// are left out, since they leave the window first.
+    extremes: Option<Chunked<Vec<(u64, Extremes)>>>,
+    /// Number of these.
+    extremes_count: usize,
+    /// Every snapshot being written has a clone, which keeps the extremes of all closed ticks.
+    pub(in crate::report) saving: Arc<()>,
 }
 
 impl ClosedTicks {
     pub(super) fn new(extremes: bool) -> Self {
-        Self { extremes: ClosedExtremes::new(extremes), ..Self::default() }
+        Self { extremes: extremes.then(Chunked::default), ..Self::default() }
     }
 
     /// Number of groups, in use or not.
@@ -81,6 +90,44 @@ impl ClosedTicks {
         changed
     }
 
+    /// The extremes of a group by tick.
+    pub(in crate::report) fn extremes(&self, id: u32) -> &[(u64, Extremes)] {
+        self.extremes.as_ref().map_or(&[], |all| &all[id as usize])
+    }
+
+    /// Changes the extremes of a group, if they are kept.
+    fn change_extremes(&mut self, id: u32, change: impl FnOnce(&mut Vec<(u64, Extremes)>)) {
+        if let Some(all) = &mut self.extremes {
+            let of_group = &mut all[id as usize];
+            self.extremes_count -= of_group.len();
+            change(of_group);
+            self.extremes_count += of_group.len();
+        }
+    }
+
+    /// Adds the extremes of a group in a tick, which may have some already.
+    pub(in crate::report) fn add_extremes(&mut self, id: u32, tick: u64, seen: &Extremes) {
+        self.change_extremes(id, |of_group| {
+            match of_group.binary_search_by_key(&tick, |it| it.0) {
+                Ok(known) => of_group[known].1.widen(seen),
+                Err(place) => {
+                    // Most lists stay short: doubling would waste memory.
+                    of_group.reserve_exact(1);
+                    of_group.insert(place, (tick, *seen));
+                }
+            }
+        });
+    }
+
+    /// Adds the extremes of a group in a closing tick.
+    pub(super) fn close_extremes(&mut self, id: u32, tick: u64, seen: &Extremes) {
+        // A snapshot ends before this tick.
+        if Arc::strong_count(&self.saving) == 1 {
+            self.change_extremes(id, |of_group| of_group.retain(|(_, it)| !seen.spans(it)));
+        }
+        self.add_extremes(id, tick, seen);
+    }
+
     /// Adds the gain of a group in a closing tick.
     pub(super) fn add(&mut self, id: u32, gain: &Totals, histogram: Option<&Histogram>) {
         self.change(id, |totals, closed| {
@@ -117,13 +164,13 @@ impl ClosedTicks {
             pairs.iter().for_each(|&(bucket, count)| histogram.subtract(bucket, count));
             histogram.tidy();
         });
-        self.extremes.expire(id, tick);
+        self.change_extremes(id, |of_group| of_group.retain(|&(of, _)| of > tick));
     }
 
     /// Starts a group with the next number.
     pub(super) fn push_group(&mut self) {
         self.groups.push(Group::default());
-        self.extremes.push_group();
+        self.extremes.iter_mut().for_each(|all| all.push(Vec::new()));
     }
 
     /// Removes the sums of a group.
@@ -131,30 +178,35 @@ impl ClosedTicks {
         self.wide.remove(&id);
         let group = std::mem::take(&mut self.groups[id as usize]);
         self.histogram_bytes -= group.histogram.heap_bytes();
-        self.extremes.remove(id);
+        self.change_extremes(id, |of_group| *of_group = Vec::new());
     }
 
     /// Frees the memory of groups from `end` on.
     pub(super) fn give_back(&mut self, end: usize) {
         self.groups.truncate(end);
-        self.extremes.give_back(end);
+        self.extremes.iter_mut().for_each(|all| all.truncate(end));
     }
 
     /// Most bytes for the next group.
     pub(super) fn next_bytes(&self) -> usize {
-        self.groups.next_bytes() + self.extremes.next_bytes()
+        self.groups.next_bytes() + self.extremes.as_ref().map_or(0, Chunked::next_bytes)
     }
 
-    /// Bytes of gains: histograms, and lists of extremes.
+    /// Bytes of gains: histograms and extremes.
     pub(in crate::report) fn bytes(&self) -> usize {
-        self.histogram_bytes + self.extremes.closed_bytes()
+        self.histogram_bytes + self.extremes_count * EXTREMES_BYTES
+    }
+
+    /// Bytes by which extremes grow when a slot is closed.
+    pub(super) fn closing_bytes(&self) -> usize {
+        usize::from(self.extremes.is_some()) * EXTREMES_BYTES
     }
 
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
         self.groups.heap_bytes()
             + self.wide.capacity() * WIDE_BYTES
-            + self.extremes.heap_bytes()
+            + self.extremes.as_ref().map_or(0, Chunked::heap_bytes)
             + self.bytes()
     }
 }

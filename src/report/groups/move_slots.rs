@@ -16,10 +16,10 @@ pub(in crate::report) const LEVELS: usize = 64;
 impl Groups {
     /// The level of slot `at`, below [`LEVELS`]: by its requests and those of its group in an
     /// average tick, and between equals by whether the group existed before this tick.
-    pub(in crate::report) fn level(&self, at: usize) -> usize {
+    pub(in crate::report) fn level(&self, at: usize, ticks: u64) -> usize {
         let group = self.running.slots[at].group;
         let before = self.closed.totals(group).requests;
-        let requests = self.running.settled_totals(at).requests.saturating_add(before / self.ticks);
+        let requests = self.running.settled_totals(at).requests.saturating_add(before / ticks);
         let doublings = requests.max(1).ilog2() as usize;
         let is_new = self.closed.is_empty(group);
         (doublings * 2 + usize::from(!is_new)).min(LEVELS - 1)
@@ -36,7 +36,7 @@ impl Groups {
         };
         let entry = 8 + 9 * sum + histogram.len() * (3 + count);
         let closed = self.closed.histogram(*group);
-        entry + closed.growth_max(histogram) + self.closed.extremes.closing_bytes()
+        entry + closed.growth_max(histogram) + self.closed.closing_bytes()
     }
 
     /// Whether the group's histogram has to grow when slot `at` is closed.
@@ -74,15 +74,15 @@ impl Groups {
         let running = &mut self.running;
         running.used -= 1;
         let last = running.used;
-        if let Some(all) = &mut running.extremes {
-            all.swap_remove(at);
-        }
         if at == last {
             return;
         }
         let freed = std::mem::take(&mut running.slots[at]);
         running.slots[at] = std::mem::replace(&mut running.slots[last], freed);
         running.fronts[at] = running.fronts[last];
+        if let Some(all) = &mut running.extremes {
+            all[at] = all[last];
+        }
         self.slot_of[running.slots[at].group as usize] = at as u32;
     }
 }

@@ -34,14 +34,14 @@ pub(in crate::report) struct RunningTick {
     /// By group, what does not fit into the sums of its slot.
     pub(super) wide: HashMap<u32, Totals, RandomState>,
     /// By slot, extremes of the tick and of the second, if the aggregate keeps them.
-    pub(super) extremes: Option<Vec<(Extremes, Extremes)>>,
+    pub(super) extremes: Option<Chunked<(Extremes, Extremes)>>,
     /// Heap bytes of the histograms.
     pub(super) histogram_bytes: usize,
 }
 
 impl RunningTick {
     pub(super) fn new(extremes: bool) -> Self {
-        Self { extremes: extremes.then(Vec::new), ..Self::default() }
+        Self { extremes: extremes.then(Chunked::default), ..Self::default() }
     }
 
     /// The gain in slot `at`.
@@ -91,14 +91,15 @@ impl RunningTick {
         if at == self.slots.len() {
             self.slots.push(Slot::default());
             self.fronts.push(Front::default());
-        }
-        if let Some(all) = &mut self.extremes {
-            all.push(Default::default());
+            self.extremes.iter_mut().for_each(|all| all.push(Default::default()));
         }
         self.used += 1;
         self.peak = self.peak.max(self.used);
         self.slots[at].group = group;
         self.fronts[at] = Front::default();
+        if let Some(all) = &mut self.extremes {
+            all[at] = Default::default();
+        }
         at as u32
     }
 
@@ -215,9 +216,7 @@ impl RunningTick {
         self.histogram_bytes -= freed.sum::<usize>();
         self.slots.truncate(keep);
         self.fronts.truncate(keep);
-        if let Some(all) = self.extremes.as_mut().filter(|all| all.capacity() > keep * 2) {
-            all.shrink_to(keep);
-        }
+        self.extremes.iter_mut().for_each(|all| all.truncate(keep));
     }
 
     /// While the tick runs: frees unused slots.
@@ -233,7 +232,6 @@ impl RunningTick {
 
     /// Bytes on the heap.
     pub(super) fn heap_bytes(&self) -> usize {
-        let extremes = self.extremes.as_ref().map_or(0, Vec::capacity);
         // 16: the allocator's overhead per histogram.
         self.fronts.heap_bytes()
             + self.blocks.heap_bytes()
@@ -241,6 +239,6 @@ impl RunningTick {
             + self.slots.len() * 16
             + self.histogram_bytes
             + self.wide.capacity() * WIDE_BYTES
-            + extremes * size_of::<(Extremes, Extremes)>()
+            + self.extremes.as_ref().map_or(0, Chunked::heap_bytes)
     }
 }

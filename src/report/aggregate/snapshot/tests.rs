@@ -60,7 +60,7 @@ fn a_tick_that_came_back_is_saved_with_its_extremes_again() {
     let (aggregate, _) = restore.finish(10, &mut pool.strings);
     let cut = aggregate.cut(0, &[]);
     let id = aggregate.groups.used().next().unwrap();
-    let closed = aggregate.groups.closed.extremes.of(id);
+    let closed = aggregate.groups.closed.extremes(id);
     assert_eq!(cut.extremes(id, closed), [(2, before), (3, seen)]);
 }
 
