@@ -38,8 +38,6 @@ pub struct ReportSummary {
     pub defined: DefinedBy,
     /// Whether it survives a restart.
     pub persistent: bool,
-    /// Whether it includes all its data in memory: false while a new report is being filled.
-    pub complete: bool,
     /// What it lacks, for people.
     pub partial: Vec<String>,
 }

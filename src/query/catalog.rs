@@ -208,7 +208,6 @@ impl Catalog {
             definition: serde_json::to_value(ReportForm::from(&**definition)).unwrap_or_default(),
             defined: entry.defined_by.clone(),
             persistent: self.is_persistent(&entry.defined_by),
-            complete: true,
             partial: Vec::new(),
         }
     }

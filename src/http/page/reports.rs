@@ -70,7 +70,7 @@ fn row(view: &View<'_>, report: &ReportSummary) -> Markup {
         td { (formatting::count(report.rows)) }
         td { @if report.window_seconds > 0.0 { (formatting::roughly(report.window_seconds)) } }
         td.key.text { @if let Some(comment) = &report.comment { code { (visible(comment)) } } }
-        td.key.text { (report.defined.name()) @if !report.persistent { ", until a restart" } @if !report.complete { ", being filled" } @if no_past.is_some() { ", no past" } }
+        td.key.text { (report.defined.name()) @if !report.persistent { ", until a restart" } @if no_past.is_some() { ", no past" } }
         td {
             @if report.defined.is_droppable() && view.who_changes().is_none() {
                 button type="button" data-drop=(report.name) hidden aria-label={ "Drop " (name) } { "Drop" }

@@ -54,7 +54,6 @@ impl Catalog {
             definition: serde_json::to_value(table.form()).unwrap_or_default(),
             defined: table.defined_by.clone(),
             persistent: self.is_persistent(&table.defined_by),
-            complete: true,
             partial: Vec::new(),
         }
     }
