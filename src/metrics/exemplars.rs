@@ -17,10 +17,8 @@ use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
 use crate::pool::Pool;
 use crate::pool::requests::RequestRow;
-use crate::pool::strings::{EMPTY, NONE, OTHER};
 use crate::query::requests::shown_field;
 use crate::report::definition::{Definition, Field, KeySource, Level, Occurrence};
-use crate::report::lacks;
 use crate::report::row_key::push_key;
 
 /// Request tags that name the span of another tracer.
@@ -145,12 +143,7 @@ impl Traced {
                 Occurrence::First => texts.next(),
                 Occurrence::Last => texts.next_back(),
             };
-            let key_id = match text {
-                None => NONE,
-                Some("") => EMPTY,
-                Some(_) => OTHER,
-            };
-            if lacks(&of.source, of.missing, key_id) {
+            if of.lacks(text.map(str::is_empty)) {
                 return None;
             }
             push_key(&mut key, text.unwrap_or_default());

@@ -105,10 +105,17 @@ impl Aggregate {
         }
     }
 
-    /// Adds a report; returns its number in this aggregate.
-    pub(super) fn join(&mut self, definition: &Definition, rows_max: usize) -> usize {
+    /// Adds a report, of which groups had these rows before a restore; returns its number in this
+    /// aggregate.
+    pub(super) fn join(
+        &mut self,
+        definition: &Definition,
+        rows_max: usize,
+        mut rows: Vec<(u32, u32)>,
+    ) -> usize {
         let mut row_map = RowMap::new(definition, &self.scope.group_keys, rows_max);
-        row_map.add_groups(self.groups.used().map(|id| (NO_ROW, id)).collect(), &self.groups);
+        rows.extend(self.groups.used().map(|id| (NO_ROW, id)));
+        row_map.add_groups(rows, &self.groups);
         put(&mut self.row_maps, row_map)
     }
 

@@ -198,7 +198,7 @@ impl RecordIds {
             if *key_id == NONE && is_empty {
                 *key_id = EMPTY;
             }
-            if lacks(&group_key.source, group_key.missing, *key_id) {
+            if lacks(group_key, *key_id) {
                 return None;
             }
         }
@@ -266,13 +266,9 @@ pub(super) fn is_status(group_key: &Key) -> bool {
     )
 }
 
-/// Whether a key counts as missing with this key id.
-pub(crate) fn lacks(source: &KeySource, missing: Missing, key_id: u32) -> bool {
-    match missing {
-        Missing::Empty => false,
-        Missing::SkipEmpty => key_id == NONE || key_id == EMPTY,
-        Missing::Skip => key_id == NONE || key_id == EMPTY && matches!(source, KeySource::Field(_)),
-    }
+/// Whether a record with this key id lacks the key.
+pub(super) fn lacks(key: &Key, key_id: u32) -> bool {
+    key.lacks((key_id != NONE).then_some(key_id == EMPTY))
 }
 
 /// The string of a text field; `None` for the status, which is not a string.

@@ -94,7 +94,7 @@ pub use self::aggregate::snapshot::{SavedAggregate, SavedPart};
 pub use self::arrivals::Arrivals;
 pub use self::definition::DefinedBy;
 pub use self::directory::KnownGroups;
-pub(crate) use self::group_key::{field_string, lacks};
+pub(crate) use self::group_key::field_string;
 pub use self::registry::snapshot::{NotRestored, ReportsCut, ReportsRestore};
 pub(crate) use self::registry::watch::label_names;
 pub use self::registry::watch::{

@@ -167,7 +167,7 @@ impl Reports {
         });
         let found = self.aggregates[aggregate].as_mut().expect("it serves the report");
         let entry = Entry {
-            report: found.join(&definition, self.rows_max),
+            report: found.join(&definition, self.rows_max, Vec::new()),
             definition,
             defined_by,
             aggregate,

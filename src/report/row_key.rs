@@ -10,8 +10,7 @@ use std::cmp::Ordering;
 
 use super::definition::Key;
 use super::directory::KnownGroups;
-use super::group_key::lacks;
-use crate::pool::strings::{EMPTY, NONE, OTHER, OTHER_TEXT};
+use crate::pool::strings::OTHER_TEXT;
 
 /// The position of a report's keys in those of a group.
 #[derive(Debug, Clone)]
@@ -26,12 +25,7 @@ impl RowKeys {
         let mut is_named_other = !self.0.is_empty();
         for (at, of_row) in &self.0 {
             let value = groups.value(group, *at);
-            let key_id = match value {
-                None => NONE,
-                Some(b"") => EMPTY,
-                Some(_) => OTHER,
-            };
-            if lacks(&of_row.source, of_row.missing, key_id) {
+            if of_row.lacks(value.map(<[u8]>::is_empty)) {
                 return None;
             }
             is_other |= groups.is_other(group, *at);

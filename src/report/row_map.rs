@@ -176,7 +176,7 @@ impl RowMap {
         let mut key = [NONE; DEFINITION_KEYS_MAX];
         for (key_id, (group_key, key)) in key.iter_mut().zip(&self.keys.0) {
             let value = key_ids[*group_key];
-            if lacks(&key.source, key.missing, value) {
+            if lacks(key, value) {
                 return None;
             }
             *key_id = if value == NONE { EMPTY } else { value };

@@ -27,7 +27,7 @@ use crate::report::definition::{DEFINITION_KEYS_MAX, DefinedBy, Definition};
 use crate::report::encoded_gain::PairSums;
 use crate::report::group_key::Scope;
 use crate::report::histogram::BUCKET_MAX;
-use crate::report::row_map::{NO_ROW, RowMap};
+use crate::report::row_map::NO_ROW;
 use crate::report::tick_log::{TickHead, TickLog, TickLogs, take_entry};
 use crate::report::totals::{Extremes, Totals};
 
@@ -424,11 +424,7 @@ impl AggregateRestore {
         self.aggregate.overflow_groups.extend(overflowed);
         for report in &mut self.wanted {
             // Rows in their former order, and again under `(other)` those that lacked a row.
-            let aggregate = &mut *self.aggregate;
-            let mut row_map =
-                RowMap::new(&report.definition, &aggregate.scope.group_keys, rows_max);
-            row_map.add_groups(std::mem::take(&mut report.rows), &aggregate.groups);
-            aggregate.row_maps.push(Some(row_map));
+            self.aggregate.join(&report.definition, rows_max, std::mem::take(&mut report.rows));
         }
         (self.aggregate, self.wanted)
     }

@@ -126,6 +126,18 @@ impl Key {
         Self { source, occurrence: Occurrence::First, missing }
     }
 
+    /// Whether a record lacks the key: `None` if it has no value, else whether the value is empty.
+    pub(crate) fn lacks(&self, is_empty: Option<bool>) -> bool {
+        match self.missing {
+            Missing::Empty => false,
+            Missing::SkipEmpty => is_empty != Some(false),
+            Missing::Skip => match self.source {
+                KeySource::Field(_) => is_empty != Some(false),
+                _ => is_empty.is_none(),
+            },
+        }
+    }
+
     /// Whether groups with this key serve a report with `key`.
     ///
     /// A group key that distinguishes missing from empty serves keys that skip either or both. Not
