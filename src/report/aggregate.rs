@@ -12,20 +12,22 @@ use std::collections::HashSet;
 use ahash::RandomState;
 use serde::{Deserialize, Serialize};
 
+use self::counted_meanwhile::CountedMeanwhile;
 use super::arrivals::Delta;
 use super::budget::{Budget, MemoryUse};
 use super::definition::{Definition, Field, Key, KeySource};
 use super::group_cache::{GroupCache, SKIPPED};
 use super::group_key::{KeyIds, RecordIds, Scope, is_status};
 use super::groups::Groups;
-use super::read::counted_meanwhile::CountedMeanwhile;
 use super::row_map::{NO_ROW, RowMap};
 use super::second_log::{SecondLog, SecondLogWriter};
 use super::tick_log::{TickHead, TickLog, TickLogs, take_entry};
 use crate::pool::Pool;
 use crate::pool::strings::{NONE, StringInterner};
 
+mod assign;
 pub(super) mod close;
+mod counted_meanwhile;
 pub(super) mod overflow;
 pub(super) mod snapshot;
 

@@ -1,14 +1,8 @@
 //! Arrivals: requests that the pool has taken, on their way into the aggregates.
 //!
 //! The merger collects a few dozen and passes them to [`Reports::add`](super::Reports::add);
-//! filling a new report from raw rows does the same. For each aggregate the groups of all records
-//! are found first and updated afterwards: both wait for memory, and the waits of different records
-//! only overlap if nothing stands between them.
+//! filling a new report from raw rows does the same.
 
-use super::aggregate::{Aggregate, Memory};
-use super::definition::Level;
-use super::group_cache::{SKIPPED, UNKNOWN};
-use super::group_key::RecordIds;
 use super::histogram::{BucketLayout, Sample, per_hit};
 use super::totals::{Extremes, NarrowTotals, Totals};
 use crate::input::record::{is_unmeasured, micros};
@@ -18,20 +12,20 @@ use crate::pool::timers::TimerRow;
 
 /// A request that the pool has taken.
 #[derive(Debug, Clone, Copy)]
-struct Arrival {
+pub(super) struct Arrival {
     id: u64,
-    row: RequestRow,
+    pub(super) row: RequestRow,
     /// Number of its timers: a row may contain fewer.
-    timers: u32,
+    pub(super) timers: u32,
 }
 
 /// Consecutive requests with their timers: reports process a few dozen at a time, so that memory
 /// reads for different requests overlap.
 #[derive(Debug, Default)]
 pub struct Arrivals {
-    requests: Vec<Arrival>,
+    pub(super) requests: Vec<Arrival>,
     /// Timers of all requests, in order.
-    timers: Vec<TimerRow>,
+    pub(super) timers: Vec<TimerRow>,
     /// The number of them that belong to a pushed request.
     owned: usize,
 }
@@ -155,8 +149,8 @@ impl Totals {
 /// The contributions of requests and their timers, computed once for all aggregates.
 #[derive(Debug, Default)]
 pub(super) struct RecordDeltas {
-    requests: Vec<Delta>,
-    timers: Vec<Delta>,
+    pub(super) requests: Vec<Delta>,
+    pub(super) timers: Vec<Delta>,
 }
 
 impl RecordDeltas {
@@ -186,64 +180,5 @@ impl RecordDeltas {
             let of_timer = |timer| Delta::of_timer(request.id, timer);
             self.timers.extend(timers.iter().map(of_timer));
         }
-    }
-}
-
-impl Aggregate {
-    /// Finds the groups of requests, or of their timers: `assignments` receives each group with the
-    /// index of its delta in the returned slice, to be [counted](Self::count) next.
-    pub(super) fn assign<'a>(
-        &mut self,
-        arrivals: &Arrivals,
-        deltas: &'a RecordDeltas,
-        assignments: &mut Vec<(u32, u32)>,
-        memory: &mut Memory<'_>,
-    ) -> &'a [Delta] {
-        assignments.clear();
-        self.purge_cache(usize::MAX);
-        self.flow.requests_offered += arrivals.requests.len() as u64;
-        if self.scope.level != Level::Timer {
-            self.assign_records::<false>(arrivals, deltas, assignments, memory);
-            return &deltas.requests;
-        }
-        self.assign_records::<true>(arrivals, deltas, assignments, memory);
-        self.flow.timers_offered += arrivals.timers.len() as u64;
-        self.flow.timers_counted += assignments.len() as u64;
-        &deltas.timers
-    }
-
-    /// Likewise at one of the two levels.
-    fn assign_records<const TIMERS: bool>(
-        &mut self,
-        arrivals: &Arrivals,
-        deltas: &RecordDeltas,
-        assignments: &mut Vec<(u32, u32)>,
-        memory: &mut Memory<'_>,
-    ) {
-        let mut next = 0;
-        let mut counted = 0;
-        for (request, delta) in arrivals.requests.iter().zip(&deltas.requests) {
-            let records = next..next + if TIMERS { request.timers as usize } else { 1 };
-            next = records.end;
-            if !self.scope.filters.iter().all(|it| it.time_passes(delta.sums.time)) {
-                continue;
-            }
-            let before = assignments.len();
-            let (origin, request_tags) = (request.row.origin, request.row.request_tags);
-            let class = self.group_cache.request(origin, request_tags);
-            for at in records {
-                let timer_tags = if TIMERS { arrivals.timers[at].tags } else { 0 };
-                let mut group = self.group_cache.find(class, timer_tags);
-                if group == UNKNOWN {
-                    let record = RecordIds { origin, request_tags, timer_tags };
-                    group = self.look_up(record, memory);
-                }
-                if group != SKIPPED {
-                    assignments.push((group, at as u32));
-                }
-            }
-            counted += u64::from(assignments.len() > before);
-        }
-        self.flow.requests_counted += counted;
     }
 }

@@ -22,9 +22,9 @@ use super::histogram::Rank;
 use super::registry::{Entry, Reports, Version};
 use super::row_map::{NO_ROW, OTHER_ROW};
 use super::totals::{Extremes, Totals};
+use crate::pool::Pool;
 use crate::pool::strings::{OTHER, StringInterner};
 
-pub(super) mod counted_meanwhile;
 pub mod reading;
 pub mod selection;
 
@@ -116,6 +116,15 @@ pub fn read_into(
         }
     }
     None
+}
+
+impl Reports {
+    /// Reads the whole report, including keys.
+    pub fn read(&self, entry: &Entry, want: Want, pool: &Pool, unix_ms: u64) -> Reading {
+        let want = Want { keys: true, ..want };
+        let mut held = (self, &pool.strings);
+        read(&mut held, entry, want, unix_ms).expect("nothing is dropped meanwhile")
+    }
 }
 
 /// Waits while a tick leaves the window, which the merger does piece by piece: in between, rows are

@@ -13,8 +13,6 @@ use super::arrivals::{Arrivals, RecordDeltas};
 use super::budget::{Budget, MemoryUse};
 use super::definition::{DefinedBy, Definition, KeySource, Level, Missing};
 use super::group_key::Scope;
-use super::read;
-use super::read::reading::{Reading, Want};
 use super::window::Ticks;
 use crate::config::ReportsConfig;
 use crate::pool::{Freed, Pool};
@@ -403,13 +401,6 @@ impl Reports {
     /// Number of aggregates: the cost of a packet grows with it.
     pub fn aggregates(&self) -> usize {
         self.aggregates.iter().flatten().filter(|it| !it.is_filling).count()
-    }
-
-    /// Reads the whole report, including keys.
-    pub fn read(&self, entry: &Entry, want: Want, pool: &Pool, unix_ms: u64) -> Reading {
-        let want = Want { keys: true, ..want };
-        let mut held = (self, &pool.strings);
-        read::read(&mut held, entry, want, unix_ms).expect("nothing is dropped meanwhile")
     }
 
     pub(super) fn aggregate(&self, entry: &Entry) -> &Aggregate {
