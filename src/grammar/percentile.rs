@@ -61,7 +61,7 @@ pub(super) fn add_percentile(list: &mut Vec<f64>, percent: f64) -> Result<(), St
     Ok(())
 }
 
-/// A percentile as text: decimal, like [`Seconds`].
+/// A percentile as text: decimal, like seconds.
 ///
 /// # Errors
 /// As for [`add_percentile`], and if it is not a number.

@@ -49,12 +49,10 @@ use crate::telemetry::cpu::CpuTimes;
 use crate::telemetry::{MergeCounters, SocketCounters};
 use crate::value::{Column, Value};
 
-mod active;
+pub(crate) mod active;
 pub(super) mod squid;
 mod stats;
 
-#[cfg(any(test, fuzzing))]
-pub(crate) use active::ActiveText;
 pub(super) use stats::{BUILD, refusals};
 
 /// The kind of these tables in `GET /api/v1/reports`.

@@ -5,7 +5,7 @@
 
 use super::{ReportStatus, Row, StatusSnapshot, float, int, text};
 use crate::report::definition::v1_kinds::Tags;
-use crate::report::definition::{Definition, KeySource, Level};
+use crate::report::definition::{Definition, Key, KeySource, Level};
 use crate::value::Value;
 
 /// Returns the path of a table in the notation of Pinba's server.
@@ -14,43 +14,66 @@ fn table_path(report: &ReportStatus) -> Value<'static> {
 }
 
 pub(super) fn active_reports(look: &StatusSnapshot) -> Vec<Row> {
-    let texts = |report: &ReportStatus| ActiveText::new(&report.definition);
-    let ids: Vec<String> = look.reports.iter().map(|it| texts(it).id).collect();
+    let ids: Vec<String> = look.reports.iter().map(|it| id(&it.definition)).collect();
     let requests = look.merge.requests_merged.get();
     let per_packet = |secs: f64| (requests > 0).then(|| secs * 1e6 / requests as f64);
     look.listed()
         .map(|report| {
-            let own = texts(report);
-            let sharing = ids.iter().filter(|id| **id == own.id).count();
+            let own = id(&report.definition);
+            let sharing = ids.iter().filter(|id| **id == own).count();
             let share = look.share_of(report);
-            let flags = flags(&own, report);
             vec![
-                text(own.id),
+                text(own),
                 table_path(report),
                 text(report.definition.kind.name()),
-                text(own.grouping),
+                text(grouping(&report.definition)),
                 int(report.rows),
                 float(share.and_then(|share| per_packet(share.user_secs))),
                 float(share.and_then(|share| per_packet(share.system_secs))),
                 int(sharing as u64),
-                text(flags),
+                text(flags(report)),
             ]
         })
         .collect()
 }
 
+/// Returns Pinba's own key of a report: type number, `|param`..., `|condition=value`...; for other
+/// reports the COMMENT, or the name if there is none.
+pub(crate) fn id(definition: &Definition) -> String {
+    let comment = definition.comment.as_deref().unwrap_or(&definition.name);
+    let Some((kind, number)) = definition.v1_kind() else { return comment.to_owned() };
+    let mut sections = comment.split(':').skip(1);
+    // Base reports ignore their params.
+    let params = sections.next().filter(|_| kind.tags != Tags::None);
+    let parts = params.into_iter().chain(sections.next()).filter(|section| !section.is_empty());
+    let parts = parts.flat_map(|section| section.split(','));
+    parts.fold(number.to_string(), |id, part| id + "|" + part)
+}
+
+/// Returns the keys of a report's rows: `grouped by script_name, status`.
+pub(super) fn grouping(definition: &Definition) -> String {
+    let names: Vec<String> = definition.keys.iter().map(|key| key.source.to_string()).collect();
+    match names.is_empty() {
+        true => "all requests in one row".to_owned(),
+        false => format!("grouped by {}", names.join(", ")),
+    }
+}
+
 /// Returns Pinba's flags, and additions that an operator should know.
-fn flags(own: &ActiveText, report: &ReportStatus) -> String {
-    let (groups, usage) = (report.folded_groups, &report.usage);
+pub(super) fn flags(report: &ReportStatus) -> String {
+    let (definition, groups, usage) = (&report.definition, report.folded_groups, &report.usage);
+    let folded = format!("folded: {groups} groups");
+    let is_tag = |key: &Key| !matches!(key.source, KeySource::Field(_));
     let flags = [
-        (!own.flags.is_empty(), own.flags.clone()),
-        (groups > 0, format!("folded: {groups} groups")),
-        (usage.short_of_memory, "folded by memory".to_owned()),
-        (!usage.has_histograms, "no percentiles".to_owned()),
+        (!definition.filters.is_empty(), "conditional"),
+        (definition.keys.iter().any(is_tag), "tagged"),
+        (!definition.keys.is_empty(), "indexed"),
+        (groups > 0, folded.as_str()),
+        (usage.short_of_memory, "folded by memory"),
+        (!usage.has_histograms, "no percentiles"),
     ];
-    let flags = flags.into_iter().filter(|(is_set, _)| *is_set);
-    let flags: Vec<String> = flags.map(|(_, flag)| flag).collect();
-    flags.join(", ")
+    let flags = flags.into_iter().filter_map(|(is_set, flag)| is_set.then_some(flag));
+    flags.collect::<Vec<&str>>().join(", ")
 }
 
 pub(super) fn v2_active(look: &StatusSnapshot) -> Vec<Vec<(&'static str, Value<'static>)>> {
@@ -91,48 +114,4 @@ fn v2_report(
         ("ru_stime", float(share.map(|share| share.system_secs))),
         ("last_tick_time", Value::Float(tick_closed_ms as f64 / 1000.0)),
     ]
-}
-
-/// The text columns of `active_reports` that follow from the definition alone.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct ActiveText {
-    /// Pinba's own key of the report: type number, `|param`..., `|condition=value`...; for other
-    /// reports the COMMENT, or the name if there is none.
-    pub(crate) id: String,
-    /// Its grouping: `grouped by script_name, status`.
-    pub(crate) grouping: String,
-    /// The applicable ones of `conditional`, `tagged`, `indexed`.
-    pub(crate) flags: String,
-}
-
-impl ActiveText {
-    /// The texts of a report.
-    pub(crate) fn new(definition: &Definition) -> Self {
-        let mut keys = definition.keys.iter().map(|key| &key.source);
-        let names: Vec<String> = keys.clone().map(KeySource::to_string).collect();
-        let grouping = match names.is_empty() {
-            true => "all requests in one row".to_owned(),
-            false => format!("grouped by {}", names.join(", ")),
-        };
-        let is_tagged = keys.any(|key| !matches!(key, KeySource::Field(_)));
-        let flags = [
-            ("conditional", !definition.filters.is_empty()),
-            ("tagged", is_tagged),
-            ("indexed", !names.is_empty()),
-        ];
-        let flags = flags.into_iter().filter_map(|(flag, is)| is.then_some(flag));
-        let flags: Vec<&str> = flags.collect();
-        Self { id: id(definition), grouping, flags: flags.join(", ") }
-    }
-}
-
-fn id(definition: &Definition) -> String {
-    let comment = definition.comment.as_deref().unwrap_or(&definition.name);
-    let Some((kind, number)) = definition.v1_kind() else { return comment.to_owned() };
-    let mut sections = comment.split(':').skip(1);
-    // Base reports ignore their params.
-    let params = sections.next().filter(|_| kind.tags != Tags::None);
-    let parts = params.into_iter().chain(sections.next()).filter(|section| !section.is_empty());
-    let parts = parts.flat_map(|section| section.split(','));
-    parts.fold(number.to_string(), |id, part| id + "|" + part)
 }

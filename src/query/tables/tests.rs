@@ -232,17 +232,20 @@ fn only_tables_of_the_daemons_own_can_be_asked_for() {
 
 #[test]
 fn active_reports_speak_pinba() {
-    let text = |comment: &str| ActiveText::new(&report("r", comment).definition);
-    let report1 = text("report1");
-    assert_eq!(report1.id, "9");
-    assert_eq!(report1.grouping, "grouped by script_name");
-    assert_eq!(report1.flags, "indexed");
-    assert_eq!(text("info").id, "8");
-    assert_eq!(text("info").flags, "");
-    assert_eq!(text("report18::min_time=1,tag.a=b").id, "26|min_time=1|tag.a=b");
-    let tag = text("tagN_report2:a,b:max_time=1:50");
-    assert_eq!(tag.id, "35|a|b|max_time=1");
-    assert_eq!(tag.flags, "conditional, tagged, indexed");
-    assert_eq!(text("rtag_info:a").id, "36|a");
-    assert_eq!(text("rtagN_report:a").id, "41|a");
+    let texts = |comment: &str| {
+        let report = report("r", comment);
+        (active::id(&report.definition), active::flags(&report))
+    };
+    for (comment, id, flags) in [
+        ("report1", "9", "indexed"),
+        ("info", "8", ""),
+        ("report18::min_time=1,tag.a=b", "26|min_time=1|tag.a=b", "conditional, indexed"),
+        ("tagN_report2:a,b:max_time=1:50", "35|a|b|max_time=1", "conditional, tagged, indexed"),
+        ("rtag_info:a", "36|a", "tagged, indexed"),
+        ("rtagN_report:a", "41|a", "tagged, indexed"),
+    ] {
+        assert_eq!(texts(comment), (id.to_owned(), flags.to_owned()), "{comment}");
+    }
+    assert_eq!(active::grouping(&report("r", "report1").definition), "grouped by script_name");
+    assert_eq!(active::grouping(&report("r", "info").definition), "all requests in one row");
 }

@@ -12,7 +12,7 @@ use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::TextLimits;
 use crate::query::create_table;
-use crate::query::tables::ActiveText;
+use crate::query::tables::active;
 use crate::report::DefinedBy;
 
 /// Any text as COMMENT.
@@ -45,7 +45,7 @@ pub fn comment(bytes: &[u8]) {
     }
     let statement = create_table::report(&definition).pinba();
     assert!(statement.starts_with("CREATE TABLE "), "{statement}");
-    assert!(!format!("{:?}", ActiveText::new(&definition)).is_empty());
+    assert!(!active::id(&definition).is_empty());
 
     let mut live = live::empty(64);
     let entry = Arc::new(definition);
