@@ -57,17 +57,20 @@ pub(crate) const MINUS: char = '\u{2212}';
 /// Shown in place of a missing number.
 pub(crate) const UNKNOWN: &str = "\u{2013}";
 
-/// Formats a number with three significant digits: `0.0123`, `1.23`, `12.3`, `1,234`; `<0.0001`
+/// Formats a number with three significant digits: `0.00123`, `0.123`, `12.3`, `1,234`; `<0.0001`
 /// below that.
 pub fn number(number: f64) -> String {
+    /// From each of them on, a number has one decimal less than from the next.
+    const STEPS: [f64; 5] = [9.995, 0.999_5, 0.099_95, 0.009_995, 0.000_999_5];
     match number.abs() {
         size if !size.is_finite() => UNKNOWN.to_owned(),
-        size if number < 0.0 && size >= 0.000_05 => format!("{MINUS}{}", self::number(size)),
+        size if number < 0.0 && size >= 0.000_1 => format!("{MINUS}{}", self::number(size)),
         1e15.. => format!("{number:.2e}"),
         99.95.. | 0.0 => grouped(number),
-        9.995.. => format!("{number:.1}"),
-        0.0995.. => format!("{number:.2}"),
-        0.000_05.. => format!("{number:.4}"),
+        0.000_1.. => {
+            let decimals = 1 + STEPS.iter().take_while(|step| number < **step).count();
+            format!("{number:.decimals$}")
+        }
         _ if number > 0.0 => "<0.0001".to_owned(),
         _ => format!("{number:.1e}"),
     }
@@ -78,17 +81,11 @@ pub(crate) fn count(count: u64) -> String {
     grouped(count as f64)
 }
 
-/// Formats seconds in a fitting unit: `812 µs`, `36.1 ms`, `2.05 s`, `3,738 s`, `4.2 h`.
+/// Formats seconds in a fitting unit: `812 µs`, `36.1 ms`, `2.05 s`, `3,738 s`, `4.20 h`.
 pub fn secs(secs: f64) -> String {
-    match secs.abs() {
-        size if !size.is_finite() => UNKNOWN.to_owned(),
-        0.0 => "0".to_owned(),
-        ..0.000_999_5 => format!("{} \u{b5}s", number((secs * 1e6).round())),
-        ..0.9995 => format!("{} ms", number(secs * 1e3)),
-        ..9999.5 => format!("{} s", number(secs)),
-        ..172_800.0 => format!("{} h", number(secs / 3600.0)),
-        _ => format!("{} d", number(secs / 86_400.0)),
-    }
+    const ENDS: [f64; 4] = [0.000_999_5, 0.999_5, 9_999.5, 172_800.0];
+    let at = ENDS.iter().take_while(|end| secs.abs() >= **end).count();
+    Scale { units: TIMES, at }.text(secs)
 }
 
 /// Formats a number of this unit: `36.1 ms`, `2.05 MiB/s`, `12.3 %`.
@@ -171,9 +168,12 @@ impl Scale {
         Self { at: at.unwrap_or(self.units.len() - 1), ..self }
     }
 
-    /// Formats a number of seconds or bytes; if it is too long, in a larger unit than the others.
+    /// Formats a number of seconds or bytes; if it is too long, in a larger unit than the others, and
+    /// whole bytes as such.
     pub(crate) fn text(self, of_base: f64) -> String {
         let Self { units, at } = self.with_room(of_base);
+        let is_of_bytes = units == SIZES && of_base.abs() < 1_023.5;
+        let at = if is_of_bytes { 0 } else { at };
         let (size, name) = units[at];
         match of_base {
             number if !number.is_finite() => UNKNOWN.to_owned(),
@@ -322,8 +322,12 @@ mod tests {
     fn numbers_have_three_digits_that_count() {
         let cases = [
             (0.0, "0"),
-            (0.001_234, "0.0012"),
-            (0.1, "0.10"),
+            (0.000_09, "<0.0001"),
+            (0.000_123_4, "0.000123"),
+            (0.001_234, "0.00123"),
+            (0.099_96, "0.100"),
+            (0.1, "0.100"),
+            (0.999_6, "1.00"),
             (1.234, "1.23"),
             (9.999, "10.0"),
             (99.94, "99.9"),
@@ -342,7 +346,9 @@ mod tests {
     fn times_find_their_unit() {
         let cases = [
             (0.0, "0"),
-            (0.000_000_9, "1.00 \u{b5}s"),
+            (0.000_000_9, "1 \u{b5}s"),
+            // As in a column of milliseconds.
+            (0.007_725, &Scale::of_secs([0.007_725]).text(0.007_725)),
             (0.000_812, "812 \u{b5}s"),
             (0.000_999_9, "1.00 ms"),
             (0.036_1, "36.1 ms"),
@@ -405,7 +411,7 @@ mod tests {
         assert_eq!(shown(&[5.2, 0.0123, 0.125]), "5,200 ms, 12.3 ms, 125 ms");
         assert_eq!(shown(&[0.000_812, 0.0, 0.000_5]), "812 \u{b5}s, 0, 500 \u{b5}s");
         assert_eq!(shown(&[150_000.0, 40_000.0]), "41.7 h, 11.1 h");
-        assert_eq!(shown(&[2_592_000.0, 43_200.0]), "30.0 d, 0.50 d");
+        assert_eq!(shown(&[2_592_000.0, 43_200.0]), "30.0 d, 0.500 d");
         assert_eq!(shown(&[f64::NAN]), "\u{2013}");
         // One that is too long says so in a unit of its own.
         assert_eq!(
@@ -413,9 +419,6 @@ mod tests {
             "70.0 ms, 11.6 d, 60.0 ms, 101 s, 50.0 ms"
         );
         let unit = Scale::of_bytes([2048.0, 5e6, 17.0]);
-        assert_eq!(
-            [2048.0, 5e6, 17.0].map(|it| unit.text(it)),
-            ["2.00 KiB", "4,883 KiB", "0.0166 KiB"]
-        );
+        assert_eq!([2048.0, 5e6, 17.0].map(|it| unit.text(it)), ["2.00 KiB", "4,883 KiB", "17 B"]);
     }
 }

@@ -377,6 +377,6 @@ mod tests {
         // A column has one unit.
         let timers = [timer(1_500_000, &[]), timer(250_000, &[])];
         let page = waterfall(&address, 3_000_000, &timers, None, 0).into_string();
-        assert_has!(page => ">1.50 s</td>", ">0.25 s</td>");
+        assert_has!(page => ">1.50 s</td>", ">0.250 s</td>");
     }
 }
