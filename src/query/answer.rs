@@ -182,6 +182,8 @@ pub struct Scanned {
     /// Approximate number of requests that these stand for, if history kept some of them for
     /// several.
     pub stands_for: Option<u64>,
+    /// The second before which requests may be missing, because the time for the search was over.
+    pub unread_before: Option<u64>,
 }
 
 impl Scanned {

@@ -13,7 +13,7 @@ use super::ranking::remarks;
 use super::render::View;
 use super::requests::search_of;
 use super::table::{Head, Listing, conditions, table};
-use super::timer_groups::{self, GROUPS_MAX, as_key, count, rounded};
+use super::timer_groups::{self, GROUPS_MAX, SEARCHED_MAX, as_key, count, rounded};
 use super::timers::{given_conditions, searched};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
@@ -21,10 +21,6 @@ use crate::http::params::Params;
 use crate::query::timer_groups::{TimerGroup, TimerGroups, TimerSearch};
 use crate::report::definition::{Field, KeySource};
 use crate::value::Value;
-
-/// Maximum number of raw rows searched: half as many as on `/timers`, because two histograms are
-/// made of each group.
-const SEARCHED_MAX: usize = 150_000;
 
 /// `GET /calls`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
@@ -130,7 +126,7 @@ fn rows(
     heads.push(Head::number("Example").hint("The request with the most, with its waterfall"));
     let empty = timer_groups::absent(tag, groups.tag_names.iter().map(String::as_str));
     Ok(html! {
-        (table("Calls per request", searched(groups), heads, cells, &empty))
+        (table("Calls per request", searched(groups, &view.time), heads, cells, &empty))
         (listing.pager(shown.len(), total, "/calls", params))
     })
 }

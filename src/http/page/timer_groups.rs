@@ -1,8 +1,8 @@
 //! Sums over raw timers by tags, as rows like those of a report; and the small table of them on the
 //! overview and on a row's page.
 //!
-//! If more raw requests match than a page built every second can afford, a sample of them spread
-//! over the whole time stands for all, both in memory and in history. The heading of the small
+//! If more raw requests match than a page can afford to read, a sample of them spread over the whole
+//! time stands for all, both in memory and in history. The heading of the small
 //! table links to the page that searches further, with the same conditions. There timers are
 //! grouped by the tag `group`, or by the first tag found.
 
@@ -15,6 +15,7 @@ use super::formatting::{self, or_empty, visible, with_two_digits};
 use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::table::table;
+use crate::clock::rfc3339;
 use crate::config::suggest;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
@@ -29,11 +30,9 @@ use crate::value::{Column, ColumnType, Unit, Value};
 
 /// Groups in the small table.
 const ROWS: usize = 8;
-/// Most raw rows searched for them.
-const SEARCHED_MAX: usize = 100_000;
-/// The same for the past, which takes longer to read.
-const PAST_MAX: usize = 30_000;
-/// Most rows of the past for a larger table, which needs 200 bytes per row.
+/// Most raw rows searched, on every page alike: the same question has the same answer.
+pub(super) const SEARCHED_MAX: usize = 150_000;
+/// The same for the past, which needs 200 bytes per row.
 const PAST_SEARCHED_MAX: usize = 60_000;
 /// Most groups.
 pub(super) const GROUPS_MAX: usize = 1_000;
@@ -91,8 +90,16 @@ pub(super) const fn count(count: u64) -> Value<'static> {
     Value::Int(count.cast_signed())
 }
 
-/// The requests that were searched, in words.
+/// The requests that were searched, in words; with a time as the API has it.
 pub(super) fn searched(searched: &Scanned) -> String {
+    let unread = searched.unread_before.map(|before| {
+        let before = rfc3339(before);
+        format!("; not all from before {before} were read in time: these sums are too low")
+    });
+    requests_searched(searched) + &unread.unwrap_or_default()
+}
+
+fn requests_searched(searched: &Scanned) -> String {
     let requests = formatting::count(searched.requests);
     let is_one = searched.sample_of.is_none() && searched.requests == 1;
     let place = match (searched.kept, searched.narrowed) {
@@ -180,11 +187,10 @@ pub(super) fn small_table(
     conditions: &[(String, String)],
 ) -> Result<Option<Markup>, Problem> {
     let search = |tag: &str| {
-        let of_past = view.time.spans.is_some();
         let search = TimerSearch {
             requests: requests.clone(),
             by: vec![KeySource::TimerTag(tag.to_owned())],
-            scanned_max: if of_past { PAST_MAX } else { SEARCHED_MAX },
+            scanned_max: SEARCHED_MAX,
             groups_max: GROUPS_MAX,
             ..TimerSearch::default()
         };
@@ -213,7 +219,7 @@ pub(super) fn small_table(
     let order = if column == "time" { "total time" } else { column };
     let caption = html! {
         a href=(address([("by", &by_tag), ("sort", &by)])) { "Timers by " (visible(&tag)) }
-        " " small { "by " (order) ", from " (searched(&groups.scanned)) }
+        " " small { "by " (order) ", from " (view.time.in_zone(&searched(&groups.scanned))) }
     };
     let heads = ranking.heads(&columns, None);
     let table = table("Timers, rows", caption, heads, cells, "No timers.");
@@ -265,6 +271,11 @@ mod tests {
                 Scanned { all: false, sample_of: Some(20_111), ..weighed },
                 "a sample of 9,816 of about 20,000 raw requests that are kept, standing for about 45,000, \
                  spread over the whole time; numbers are estimates",
+            ),
+            (
+                Scanned { all: false, unread_before: Some(1_700_000_000), ..kept },
+                "the newest 9,816 raw requests that are kept; not all from before 2023-11-14T22:13:20Z \
+                 were read in time: these sums are too low",
             ),
         ] {
             assert_eq!(searched(&scanned), words);

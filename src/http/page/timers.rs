@@ -18,7 +18,7 @@ use super::render::View;
 use super::requests::{received, search_of};
 use super::table::{Head, Listing, conditions, table};
 use super::time::{NAMES, Time};
-use super::timer_groups::{self, GROUPS_MAX, USUAL_TAG, as_key};
+use super::timer_groups::{self, GROUPS_MAX, SEARCHED_MAX, USUAL_TAG, as_key};
 use crate::grammar::native::FilterForm;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
@@ -28,12 +28,11 @@ use crate::query::timer_groups::{HELD_BYTES_MAX, SlowTimer, TimerGroups, TimerSe
 use crate::report::definition::{Field, Filter, KeySource, Pattern};
 use crate::report::histogram::per_hit;
 
-/// Most raw rows searched.
-const SEARCHED_MAX: usize = 300_000;
 /// Most keys.
 const KEYS_MAX: usize = 6;
-/// Most bytes of one search: its rows, and a histogram bucket per timer.
-pub(super) const SUMS_BYTES: usize = HELD_BYTES_MAX + SEARCHED_MAX * 40;
+/// Most bytes of one search: its rows, and for each timer a bucket of one histogram, on `/calls` of
+/// two.
+pub(super) const SUMS_BYTES: usize = HELD_BYTES_MAX + 2 * SEARCHED_MAX * 40;
 /// Longest single timers shown.
 const SLOWEST: usize = 10;
 /// Parameters that are not conditions.
@@ -164,9 +163,9 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups, time: &Time) -> 
 }
 
 /// The timers that were searched, in words.
-pub(super) fn searched(groups: &TimerGroups) -> String {
+pub(super) fn searched(groups: &TimerGroups, time: &Time) -> String {
     let timers = formatting::counted(groups.timers_scanned, "timer");
-    let requests = timer_groups::searched(&groups.scanned);
+    let requests = time.in_zone(&timer_groups::searched(&groups.scanned));
     format!("{timers} of {requests}")
 }
 
@@ -206,7 +205,7 @@ fn rows(
     let absent = (0..keys.len()).filter(|at| !groups.rows.is_empty() && lacks(*at));
     Ok(html! {
         @for at in absent { p.note { (timer_groups::absent(&keys[at], known.clone())) } }
-        (table("Timers", searched(groups), heads, cells, ""))
+        (table("Timers", searched(groups, time), heads, cells, ""))
         (listing.pager(rows.len(), total, "/timers", params))
         @if groups.rows.is_empty() {
             p.note {
@@ -255,7 +254,7 @@ pub(super) fn slow_table(groups: &TimerGroups, time: &Time) -> Markup {
             td.key.script_name { (Name(&slow.script_name)) }
         }
     });
-    let caption = html! { "Longest per hit among " (searched(groups)) };
+    let caption = html! { "Longest per hit among " (searched(groups, time)) };
     table("Longest timers", caption, heads, rows, "")
 }
 

@@ -108,6 +108,7 @@ fn requests_of(
         let weight = weights(batch).map_or(1.0, |weights| weights.value(row));
         Found { origin, timers, weight }
     });
+    let unread_before = first.unread_before;
     let (found, is_full) = first.finish();
     let oldest = found.iter().map(|(key, _)| key.name.received).min();
     let last = found.last().filter(|_| is_full);
@@ -117,11 +118,12 @@ fn requests_of(
     let scanned = Scanned {
         requests: found.len() as u64,
         oldest: oldest.unwrap_or_default() as u32,
-        all: !is_full,
+        all: !is_full && unread_before.is_none(),
         kept: true,
         narrowed: search.requests.narrows(),
         sample_of: each.map(|each| (found.len() as f64 * each).round() as u64),
         stands_for: is_weighed.then(|| (weight * each.unwrap_or(1.0)).round() as u64),
+        unread_before,
     };
     let named = found
         .into_iter()
@@ -175,8 +177,11 @@ fn add_timers(
     let mut remembered = 0;
     let until = Instant::now() + SEARCH_MAX;
     while let Some(batch) = reader.next()? {
-        if Instant::now() > until {
+        if Instant::now() > until
+            && let Some(reached) = reader.reached()
+        {
             let secs = SEARCH_MAX.as_secs();
+            sums.scanned.unread_before = sums.scanned.unread_before.max(Some(reached));
             partial.push(format!("not all timers were looked at within {secs} s"));
             break;
         }

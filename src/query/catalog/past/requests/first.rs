@@ -127,6 +127,8 @@ pub(in crate::query::catalog) struct First<T, C> {
     cost_max: usize,
     floor: Floor,
     found: Vec<(Key, T)>,
+    /// The second before which some may be missing, because the time was over.
+    pub(in crate::query::catalog) unread_before: Option<u64>,
 }
 
 impl<T, C: Fn(&T) -> usize> First<T, C> {
@@ -137,7 +139,8 @@ impl<T, C: Fn(&T) -> usize> First<T, C> {
         cost_max: usize,
         cost: C,
     ) -> Self {
-        Self { order, limit, cost, cost_max, floor: Floor::new(order), found: Vec::new() }
+        let (floor, found) = (Floor::new(order), Vec::new());
+        Self { order, limit, cost, cost_max, floor, found, unread_before: None }
     }
 
     /// Searches within the time limit; returns remarks on unreadable or unread data.
@@ -156,6 +159,7 @@ impl<T, C: Fn(&T) -> usize> First<T, C> {
                 && let Some(reached) = reader.reached()
             {
                 let secs = SEARCH_MAX.as_secs();
+                self.unread_before = Some(reached);
                 let reached = rfc3339(reached);
                 partial.push(format!("the search timed out after {secs} s: results from before {reached} may be incomplete"));
                 break;
