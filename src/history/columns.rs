@@ -32,7 +32,7 @@ use super::requests::files;
 use super::row::StoredRow;
 use super::{Dataset, Resolution, Row};
 use crate::report::definition::Level;
-use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, Rank, Rounding};
+use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, Rank, Rounding, within};
 use crate::report::layout::{Measure, OTHER};
 use crate::report::row_key::key_texts;
 use crate::report::totals::Extremes;
@@ -363,8 +363,7 @@ pub(super) fn quantiles(encoded: &[u8], extremes: &Extremes, buckets: &BucketLay
     }
     let mut found = Vec::with_capacity(PERCENTILES.len());
     buckets.quantiles(&RANKS, total, counts, &mut found);
-    let longest = extremes.longest_secs().unwrap_or(f64::INFINITY);
-    let settled = |secs| settle(buckets, secs, encoded[0].into()).min(longest);
+    let settled = |secs| within(settle(buckets, secs, encoded[0].into()), extremes.times_secs());
     std::array::from_fn(|at| found.get(at).copied().map(settled))
 }
 

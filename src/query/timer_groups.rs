@@ -15,7 +15,7 @@ use super::question::RequestSearch;
 use super::requests::Slowest;
 use crate::pool::resolved::Timer;
 use crate::report::definition::KeySource;
-use crate::report::histogram::{BucketLayout, Histogram, Rank, Rounding, per_hit};
+use crate::report::histogram::{BucketLayout, Histogram, Rank, Rounding, per_hit, within};
 
 /// A search for raw timers, and the keys to sum by.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -156,6 +156,8 @@ struct Row {
     most: (u64, Option<Of>),
     /// Requests by their hits, in parts, where that is wanted.
     requests: Option<Histogram>,
+    /// Shortest time per hit, microseconds.
+    min_us: u64,
 }
 
 impl Row {
@@ -163,6 +165,7 @@ impl Row {
         Self {
             group: TimerGroup { keys, ..TimerGroup::default() },
             requests: search.per_request.then(Histogram::new),
+            min_us: u64::MAX,
             ..Self::default()
         }
     }
@@ -193,6 +196,7 @@ impl Row {
         }
         let each_us = per_hit(value_us, timer.hit_count);
         self.group.max_us = self.group.max_us.max(each_us);
+        self.min_us = self.min_us.min(each_us);
         let parts = hits.saturating_mul(of.parts).min(PARTS_MAX);
         self.times.add(BucketLayout::LogLinear.bucket(each_us), parts);
     }
@@ -216,6 +220,7 @@ impl Row {
     fn merge(&mut self, other: Self) {
         self.group.is_measured |= other.group.is_measured;
         self.group.max_us = self.group.max_us.max(other.group.max_us);
+        self.min_us = self.min_us.min(other.min_us);
         for (sum, more) in self.sums.iter_mut().zip(other.sums) {
             *sum += more;
         }
@@ -229,8 +234,8 @@ impl Row {
         BucketLayout::LogLinear.quantiles(ranks, all, times, &mut quantiles);
         let group = &mut self.group;
         for (slot, value) in group.quantiles.iter_mut().zip(quantiles) {
-            // The middle of a bucket may exceed its longest time, which is known here.
-            *slot = value.min(group.max_us as f64 / 1e6);
+            // The middle of a bucket may be beyond the times in it.
+            *slot = within(value, Some((self.min_us as f64 / 1e6, group.max_us as f64 / 1e6)));
         }
         let one = u128::from(ONE);
         let whole = self.sums.map(|sum| (sum + one / 2) / one);
@@ -464,6 +469,8 @@ mod tests {
         let heavy = [("heavy".to_owned(), 400), ("heavy".to_owned(), 400)];
         let groups = summed(&search, light.chain(heavy));
         assert_eq!(shown(&groups), [("heavy", 800), ("light 4", 14)]);
+        // The middle of their bucket is 401.
+        assert_eq!(groups.rows[0].quantiles, [0.000_4; 3]);
         let other = groups.other.unwrap();
         assert_eq!((other.timers, other.value_us, other.max_us), (4, 10 + 11 + 12 + 13, 13));
         assert_eq!(groups.partial, [""; 0]);

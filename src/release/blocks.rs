@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 
 use super::judge::{Cell, Method};
 use crate::limits::{RELEASE_CELLS_MAX, RELEASE_TIMES_MAX};
-use crate::report::histogram::{BucketLayout, Rank, Rounding};
+use crate::report::histogram::{BucketLayout, Rank, Rounding, within};
 
 /// Number of blocks in a window.
 pub(super) const BLOCKS_PER_WINDOW: usize = 3;
@@ -46,8 +46,8 @@ pub(super) fn quantile(times: &Times, percent: f64) -> Option<f64> {
     let total: u64 = times.values().sum();
     let rank = Rank::percent(percent, Rounding::Up).filter(|_| total > 0)?;
     let counts = times.iter().map(|(bucket, count)| (*bucket, *count));
-    let longest = BucketLayout::longest_at_least(0, counts.clone(), |it| BUCKETS.ends(it))?;
-    Some(BUCKETS.quantile(rank, total, counts).min(longest))
+    let bounds = BucketLayout::bounds_of(0, counts.clone(), |it| BUCKETS.ends(it));
+    Some(within(BUCKETS.quantile(rank, total, counts), bounds))
 }
 
 /// Consecutive blocks of so many seconds; those without requests are left out.

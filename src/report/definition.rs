@@ -126,8 +126,8 @@ impl Definition {
         own.chain(added).collect()
     }
 
-    /// Index of the first quantile that is limited to the longest time: those of the native form,
-    /// and added ones.
+    /// Index of the first quantile that is limited to the extremes: those of the native form, and
+    /// added ones.
     pub(super) fn bounded_from(&self) -> usize {
         if self.kind == Kind::Native { 0 } else { 1 + self.percentiles.len() }
     }

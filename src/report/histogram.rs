@@ -179,28 +179,32 @@ impl BucketLayout {
         }
     }
 
-    /// A lower bound in seconds of the longest time, as tight as their sum and their ascending
-    /// buckets allow; `None` if there are none. `ends` returns the shortest and longest time of a
-    /// bucket.
+    /// What quantiles stay `within` where the shortest and the longest time are not kept, in
+    /// seconds; `None` if there are none. `ends` returns the shortest and longest time of a bucket.
     ///
-    /// Quantiles are read from the middle of a bucket, which may exceed the longest time in it:
-    /// where that is not kept, quantiles are limited to this bound.
-    pub fn longest_at_least(
+    /// Quantiles are read from the middle of a bucket, which may be beyond all times in it. So they
+    /// are limited to a lower bound of the longest time, as tight as the sum and the ascending
+    /// buckets allow: the mean where there is one bucket alone, and then no quantile is another, so
+    /// that of equal times each is that time.
+    pub fn bounds_of(
         sum_us: u128,
         buckets: impl IntoIterator<Item = (u32, u64)>,
         ends: impl Fn(u32) -> (u64, u64),
-    ) -> Option<f64> {
+    ) -> Option<(f64, f64)> {
         // All but the last count as long as they may be: the rest is the time of those in the last.
-        let (mut left, mut last) = (sum_us, None);
+        let (mut left, mut first, mut last) = (sum_us, None, None);
         for (bucket, count) in buckets.into_iter().filter(|(_, count)| *count > 0) {
+            first.get_or_insert(bucket);
             if let Some((bucket, count)) = last.replace((bucket, count)) {
                 left = left.saturating_sub(u128::from(ends(bucket).1) * u128::from(count));
             }
         }
-        let (bucket, count) = last?;
+        let ((bucket, count), first) = last.zip(first)?;
         let (low, high) = ends(bucket);
         let mean = u64::try_from(left / u128::from(count)).unwrap_or(u64::MAX);
-        Some(seconds(mean.min(high).max(low)))
+        let longest = mean.min(high).max(low);
+        let shortest = if first == bucket { longest } else { ends(first).0 };
+        Some((seconds(shortest), seconds(longest)))
     }
 
     /// The smallest time above `us`, microseconds, that falls into another bucket, live and in
@@ -337,6 +341,12 @@ pub fn per_hit(value_us: u64, hit_count: u32) -> u64 {
         Ordering::Equal => quotient + (quotient & 1),
         Ordering::Greater => quotient + 1,
     }
+}
+
+/// A quantile as near as it may be to what it was read as: between the shortest and the longest
+/// time, or bounds of these, where they are known.
+pub(crate) fn within(secs: f64, bounds: Option<(f64, f64)>) -> f64 {
+    bounds.map_or(secs, |(shortest, longest)| secs.max(shortest).min(longest))
 }
 
 fn seconds(us: u64) -> f64 {

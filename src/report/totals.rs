@@ -200,9 +200,9 @@ impl Extremes {
     /// Those of no record at all.
     pub const NOTHING: Self = Self { time_min: u64::MAX, time_max: 0, memory_peak_max: 0 };
 
-    /// The longest time in seconds; `None` if there are no records.
-    pub(crate) fn longest_secs(&self) -> Option<f64> {
-        self.seen().map(|[_, longest, _]| longest as f64 / 1e6)
+    /// The shortest and the longest time in seconds; `None` if there are no records.
+    pub(crate) fn times_secs(&self) -> Option<(f64, f64)> {
+        self.seen().map(|[shortest, longest, _]| (shortest as f64 / 1e6, longest as f64 / 1e6))
     }
 
     /// The smallest and largest values in the order of their columns, if there are records.

@@ -6,7 +6,7 @@
 use crate::grammar::percentile::percentile_named;
 use crate::report::definition::{Definition, Level};
 use crate::report::encoded_gain::Sum;
-use crate::report::histogram::{BucketLayout, Rank, Rounding};
+use crate::report::histogram::{BucketLayout, Rank, Rounding, within};
 use crate::report::layout::Measure;
 use crate::report::layout::Measure::{
     Errors, Hits, Memory, Requests, RuStime, RuUtime, Time, Traffic,
@@ -159,13 +159,12 @@ impl Span<'_> {
         })
     }
 
-    /// Limits a percentile, in seconds, to the longest time, as far as that is known; `ends` is as
-    /// in [`BucketLayout::longest_at_least`].
+    /// Limits a percentile, in seconds, to the extremes, as far as these are known; `ends` is as in
+    /// [`BucketLayout::bounds_of`].
     pub(crate) fn bounded(&self, secs: f64, ends: impl Fn(u32) -> (u64, u64)) -> f64 {
         let histogram = self.sum.histogram().into_iter();
         let pairs = histogram.flat_map(|histogram| histogram.iter());
-        let longest = BucketLayout::longest_at_least(self.sum.totals.time, pairs, ends);
-        longest.map_or(secs, |longest| secs.min(longest))
+        within(secs, BucketLayout::bounds_of(self.sum.totals.time, pairs, ends))
     }
 }
 

@@ -212,7 +212,7 @@ fn ranks_of_both_roundings_mean_the_same_sample_as_alone() {
 }
 
 #[test]
-fn what_the_longest_reaches_is_never_above_it_and_in_its_bucket() {
+fn quantiles_stay_within_what_the_longest_reaches_and_are_the_time_of_equal_ones() {
     let layouts = [
         BucketLayout::LogLinear,
         BucketLayout::linear(10, 1024).unwrap(),
@@ -229,15 +229,16 @@ fn what_the_longest_reaches_is_never_above_it_and_in_its_bucket() {
             let longest = samples.iter().map(|it| it.0).max().unwrap();
             let pairs = histogram(&layout, &samples);
             let ends = |bucket| layout.ends(bucket);
-            let reached = BucketLayout::longest_at_least(sum, pairs, ends).unwrap();
+            let (least, most) = BucketLayout::bounds_of(sum, pairs, ends).unwrap();
+            let [least, most] = [least, most].map(|secs| (secs * 1e6).round() as u64);
             let (low, _) = layout.ends(layout.bucket(longest));
-            let reached = (reached * 1e6).round() as u64;
-            assert!((low..=longest).contains(&reached), "{layout}: {reached}, longest {longest}");
+            assert!((low..=longest).contains(&most), "{layout}: {most}, longest {longest}");
+            assert!(least <= most, "{layout}: {least} {most}");
             if samples.len() == 1 && longest < 10_000_000 {
-                assert_eq!(reached, longest, "{layout}: of one time it is that time");
+                assert_eq!([least, most], [longest; 2], "{layout}: of one time it is that time");
             }
         }
-        let nothing = BucketLayout::longest_at_least(7, [], |bucket| layout.ends(bucket));
+        let nothing = BucketLayout::bounds_of(7, [], |bucket| layout.ends(bucket));
         assert_eq!(nothing, None);
     }
 }

@@ -5,7 +5,7 @@
 
 use crate::pool::strings::OTHER_TEXT;
 use crate::report::definition::Definition;
-use crate::report::histogram::{BucketLayout, Histogram, Rank};
+use crate::report::histogram::{BucketLayout, Histogram, Rank, within};
 use crate::report::row_key::key_texts;
 use crate::report::totals::{Extremes, Totals};
 
@@ -134,12 +134,12 @@ impl Reading {
     /// Quantile number `rank` of a row in seconds: 0 is the median, 1.. are the definition's
     /// percentiles. `None` if the histogram is unknown (out of memory budget) or was not requested.
     ///
-    /// A bucket may extend beyond the longest time in it: where that is kept, quantiles are limited
-    /// to it.
+    /// A bucket may extend beyond the times in it: where the shortest and the longest are kept,
+    /// quantiles stay between them.
     pub fn quantile(&self, row: usize, rank: usize) -> Option<f64> {
         let value = *self.quantiles.get(row * self.ranks + rank)?;
-        let longest = self.extremes.get(row).and_then(Extremes::longest_secs);
-        (!value.is_nan()).then(|| longest.map_or(value, |longest| value.min(longest)))
+        let bounds = self.extremes.get(row).and_then(Extremes::times_secs);
+        (!value.is_nan()).then(|| within(value, bounds))
     }
 
     /// Rows that were added up elsewhere: the texts of their keys, whether those that read `(other)`
@@ -193,7 +193,7 @@ impl Reading {
 }
 
 /// Appends the quantiles of a row with this histogram, which are what `settle` makes of them, and
-/// no larger than the longest time as far as it can be told; where it is kept,
+/// between the shortest and the longest time as far as these can be told; where they are kept,
 /// [`Reading::quantile`] limits them.
 pub(in crate::report) fn push_quantiles(
     to: &mut Vec<f64>,
@@ -215,9 +215,8 @@ pub(in crate::report) fn push_quantiles(
     if definition.extremes || bounded.is_empty() {
         return;
     }
-    if let Some(longest) = BucketLayout::longest_at_least(time_us, pairs, ends) {
-        bounded.iter_mut().for_each(|quantile| *quantile = quantile.min(longest));
-    }
+    let bounds = BucketLayout::bounds_of(time_us, pairs, ends);
+    bounded.iter_mut().for_each(|quantile| *quantile = within(*quantile, bounds));
 }
 
 #[cfg(test)]
@@ -225,12 +224,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_quantile_is_above_the_longest_time() {
-        let seen = |time_max| Extremes { time_min: 1, time_max, memory_peak_max: 0 };
+    fn no_quantile_is_beyond_the_shortest_and_the_longest_time() {
+        let seen = |time_min| Extremes { time_min, time_max: 2_000_000, memory_peak_max: 0 };
         let mut reading = Reading {
             quantiles: vec![0.5, 2.01, 0.5, f64::NAN, 0.0, 0.005],
             ranks: 2,
-            extremes: vec![seen(2_000_000), seen(2_000_000), Extremes::NOTHING],
+            extremes: vec![seen(502_000), seen(1), Extremes::NOTHING],
             ..Reading::default()
         };
         let all = |reading: &Reading| -> Vec<Option<f64>> {
@@ -239,8 +238,8 @@ mod tests {
         };
         let (half, none, zero) = (Some(0.5), None, Some(0.0));
         let empty = Some(0.005);
-        assert_eq!(all(&reading), [half, Some(2.0), half, none, zero, empty]);
-        // Pinba's kinds keep no longest time: they show their buckets.
+        assert_eq!(all(&reading), [Some(0.502), Some(2.0), half, none, zero, empty]);
+        // Pinba's kinds keep no extremes: they show their buckets.
         reading.extremes.clear();
         assert_eq!(all(&reading), [half, Some(2.01), half, none, zero, empty]);
     }

@@ -219,9 +219,10 @@ impl Whole<'_> {
                     rank => (report.percentiles[rank - 1], report.up),
                 };
                 let should = quantile(row, report.layout, percent, up);
-                let longest = row.samples.keys().next_back();
-                let should = match longest.filter(|_| report.native) {
-                    Some(longest) => should.at_most(*longest),
+                let samples = || row.samples.keys();
+                let extremes = samples().next().zip(samples().next_back());
+                let should = match extremes.filter(|_| report.native) {
+                    Some((shortest, longest)) => should.between(*shortest, *longest),
                     None => should,
                 };
                 is(matches!(got, Value::Float(got) if should.is(*got)), should)

@@ -224,18 +224,20 @@ impl Comparison {
 pub(super) enum Quantile {
     /// Within 1 % of this sample, microseconds.
     Near(u64),
-    /// The same, and not above this many microseconds.
-    Below(u64, u64),
+    /// The same, and from so many to so many microseconds.
+    Between(u64, u64, u64),
     /// This, seconds, but for rounding.
     Exact(f64),
 }
 
 impl Quantile {
-    /// The same where the longest time is shown beside it.
-    pub(super) fn at_most(self, longest_us: u64) -> Self {
+    /// The same where the shortest and the longest time are shown beside it.
+    pub(super) fn between(self, shortest_us: u64, longest_us: u64) -> Self {
         match self {
-            Self::Near(us) | Self::Below(us, _) => Self::Below(us, longest_us),
-            Self::Exact(secs) => Self::Exact(secs.min(longest_us as f64 / 1e6)),
+            Self::Near(us) | Self::Between(us, ..) => Self::Between(us, shortest_us, longest_us),
+            Self::Exact(secs) => {
+                Self::Exact(secs.clamp(shortest_us as f64 / 1e6, longest_us as f64 / 1e6))
+            }
         }
     }
 
@@ -243,10 +245,10 @@ impl Quantile {
         let (wanted, error) = match self {
             // Whole microseconds are the resolution of everything.
             Self::Near(us) => (us as f64 / 1e6, us as f64 / 1e8),
-            Self::Below(us, longest) if got <= longest as f64 / 1e6 => {
-                return Self::Near(us).is(got);
+            Self::Between(us, shortest, longest) => {
+                let extremes = shortest as f64 / 1e6..=longest as f64 / 1e6;
+                return extremes.contains(&got) && Self::Near(us).is(got);
             }
-            Self::Below(..) => return false,
             Self::Exact(secs) => (secs, secs.abs() * 1e-9),
         };
         (got - wanted).abs() <= error + 1e-12
