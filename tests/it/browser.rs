@@ -45,16 +45,6 @@ fn from_the_overview_to_the_waterfall_of_a_slow_request() {
     // Above them is a line about alerts, and one about budgets.
     assert!(table[0].as_f64().unwrap() < 290.0, "{table}");
     assert!(table[1].as_f64().unwrap() < 800.0, "{table}");
-    // The two boxes of a name that is cut are copied as one.
-    let copied = browser.js(
-        "const name = document.querySelector('#top-report_by_script_name tbody .cut');
-         addEventListener('copy', () => { window.copied = String(getSelection()); }, { once: true });
-         getSelection().selectAllChildren(name);
-         dispatchEvent(new Event('copy'));
-         getSelection().removeAllRanges();
-         return [window.copied, name.textContent]",
-    );
-    assert_eq!(copied[0], copied[1]);
     let slow = browser.text(".leaders div:nth-child(2)");
     let script = slow.lines().nth(1).unwrap_or_default();
     assert!(script.starts_with('/') && script.contains(" p95 ") && script.ends_with('s'), "{slow}");

@@ -12,10 +12,10 @@
   const theme = store.get("theme");
   if (theme === "light" || theme === "dark") root.dataset.theme = theme;
 
-  // Three digits, thousands apart, without Intl, which takes long to wake up.
-  const number = (value) => String(Number(value.toPrecision(3))).replace(/^\d{4,}/, (whole) => whole.replace(/\B(?=(\d{3})+$)/g, ","));
+  // Three digits, thousands apart, as the pages have them; without Intl, which takes long to wake up.
+  const number = (value) => value && value < 99.95 ? value.toPrecision(3) : value.toFixed(0).replace(/\B(?=(\d{3})+$)/g, ",");
 
-  const rate = (value, one) => number(value) + " " + one + (number(value) === "1" ? "" : "s") + "/s";
+  const rate = (value, many) => number(value) + " " + many + "/s";
   const secs = (value) => value < 0.9995 ? number(value * 1000) + " ms" : number(value) + " s";
 
   // The browser's own zone is one click away.
@@ -98,10 +98,9 @@
         wait();
         const now = JSON.parse(event.data);
         const parts = [];
-        if (now.req_per_sec !== undefined) parts.push(rate(now.req_per_sec, "request"));
+        if (now.req_per_sec !== undefined) parts.push("last 5 s: " + rate(now.req_per_sec, "requests"));
         if (now.p95 !== undefined) parts.push("p95 " + secs(now.p95));
-        if (now.errors_per_sec !== undefined) parts.push(rate(now.errors_per_sec, "error"));
-        if (parts.length) parts.push("last 5 s");
+        if (now.errors_per_sec !== undefined) parts.push(rate(now.errors_per_sec, "errors"));
         say(...parts);
         // The first event comes at once: the page is no older. What is past changes by the minute, if at all.
         const past = document.getElementById("main").dataset.past;
@@ -199,18 +198,6 @@
       if (said) said.textContent = sent;
     });
   }
-
-  // A name that is cut is told in full.
-  addEventListener("mouseover", (event) => {
-    const name = event.target.closest?.(".cut");
-    if (name && !name.title) name.title = name.textContent;
-  });
-
-  // The two boxes of a name are copied as one line.
-  addEventListener("copy", () => {
-    root.dataset.copy = "";
-    setTimeout(() => delete root.dataset.copy);
-  });
 
   // A drag over a chart leads to that part of its span.
   function zoom() {

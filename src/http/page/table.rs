@@ -144,7 +144,7 @@ fn labelled(row: &Markup, heads: &[Head]) -> Markup {
 }
 
 /// The width of a letter of a cell, in the wider ones of the fonts of the style sheet.
-pub(super) const fn letter_px(letter: char) -> usize {
+const fn letter_px(letter: char) -> usize {
     match letter {
         ' ' | '.' | ',' | ':' | ';' | '/' | '|' | '\'' | '!' | 'i' | 'j' | 'l' => 5,
         '-' | 'f' | 'r' | 't' => 6,
@@ -173,8 +173,8 @@ fn text_px(text: &str) -> usize {
     first + others.sum::<usize>()
 }
 
-/// What is left of the part of a name that gives way: three letters.
-const CUT_PX: usize = 27;
+/// What a name needs: longer ones wrap.
+const NAME_PX: usize = 110;
 /// A text that wraps, and tags, in `page.css`.
 const PROSE_PX: usize = 136;
 /// The bars of a waterfall.
@@ -184,23 +184,22 @@ const FIRST_PX: usize = 140;
 
 /// The width that the content of a cell needs: that of its longest line.
 fn cell_px(cell: &str) -> usize {
-    let (mut longest, mut line, mut gives_way) = (0, 0, false);
+    let (mut longest, mut line) = (0, 0);
     for part in cell.split('<').skip(1) {
         let (tag, text) = part.split_once('>').unwrap_or((part, ""));
         let class = tag.split_once("class=\"").map_or("", |(_, class)| class);
         match tag.split_once(' ').map_or(tag, |(name, _)| name) {
             "td" | "th" if class.starts_with(PROSE) => return PROSE_PX,
             "td" | "th" if class.starts_with(FALL) => return FALL_PX,
-            "bdi" => gives_way = class.starts_with("cut"),
             // These stand below.
             "small" if class.starts_with("was") || class.starts_with("change") => line = 0,
             _ => {}
         }
-        let px = match tag.starts_with("small") {
-            true => small(text_px(text)),
-            false => text_px(text),
+        line += match tag {
+            "bdi" => text_px(text).min(NAME_PX),
+            _ if tag.starts_with("small") => small(text_px(text)),
+            _ => text_px(text),
         };
-        line += if gives_way && tag == "span" { px.min(CUT_PX) } else { px };
         longest = longest.max(line);
     }
     longest
@@ -418,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_needs_its_longest_line_and_of_a_name_its_end() {
+    fn a_cell_needs_its_longest_line_and_of_a_name_a_part() {
         for (cell, px) in [
             ("<td></td>", 0),
             ("<td>123</td>", 27),
@@ -427,8 +426,8 @@ mod tests {
             ("<td>1 <small>7 %</small></td>", 9 + 5 + 24),
             ("<td class=\"key text\">anything at all, however long it is</td>", PROSE_PX),
             (
-                "<th class=\"key\"><a href=\"/\"><bdi class=\"cut\"><span>/long/way/to</span>/aaa</bdi></a></th>",
-                27 + 32,
+                "<th class=\"key\"><a href=\"/\"><bdi>/long/way/to/some/where</bdi></a></th>",
+                NAME_PX,
             ),
             ("<td class=\"key\"><bdi>aaa</bdi></td>", 27),
         ] {

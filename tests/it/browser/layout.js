@@ -3,8 +3,6 @@ const wrong = [];
 const box = (it) => it.getBoundingClientRect();
 const say = (what, it, by) => wrong.push(what + ' ' + (it.textContent || it.className).trim().replace(/\s+/g, ' ').slice(0, 60) + ' by ' + by.toFixed(1));
 const shown = (it) => it.checkVisibility() && !it.closest('.hidden, .skip') && box(it).width > 0;
-// A name gives way in its middle, on purpose.
-const gives = (it) => it.matches('.cut span');
 const wide = document.documentElement.clientWidth;
 
 // The page is as wide as the window, and nothing begins or ends outside of it.
@@ -15,8 +13,8 @@ for (const it of document.body.querySelectorAll('*')) {
   if (!scrolls && (right > wide + 1 || left < -1)) say('off the screen:', it, Math.max(right - wide, -left));
 }
 // Nothing holds more than it shows: cells, captions, labels, tables.
-for (const it of document.querySelectorAll('.wide, th, td, caption, label, legend, dt, dd, h1, h2, li, nav, nav a, button, summary, .panel, .facts, .legend, .legend *, figcaption, .over, .note')) {
-  if (!shown(it) || gives(it) || it.querySelector('svg.icicle')) continue;
+for (const it of document.querySelectorAll('.wide, th, td, caption, label, legend, dt, dd, h1, h2, li, nav, nav a, button, summary, .panel, .facts, .legend, .legend *, figcaption, .over, .note, bdi, bdi *')) {
+  if (!shown(it) || it.querySelector('svg.icicle')) continue;
   const over = it.scrollWidth - it.clientWidth;
   // An element in a line has no box of its own.
   if (getComputedStyle(it).display !== 'inline' && over > 1) say('cut:', it, over);
@@ -36,18 +34,20 @@ const apart = (all, what, slack = 1) => {
 };
 const range = document.createRange();
 for (const cell of document.querySelectorAll('th, td')) {
-  if (!shown(cell) || cell.querySelector('.cut')) continue;
+  if (!shown(cell)) continue;
   range.selectNodeContents(cell);
   const [a, b] = [range.getBoundingClientRect(), box(cell)];
   const over = Math.max(b.left - a.left, a.right - b.right);
   if (a.width && !cell.querySelector('svg') && over > 1) say('out of its cell:', cell, over);
 }
-// A name gives way only where no other column of its table has room to spare.
+// A name wraps only where no other column of its table has room to spare.
+const lines = (it) => it.getClientRects().length;
 for (const table of document.querySelectorAll('table')) {
-  const cut = [...table.querySelectorAll('.cut > span')].find((it) => shown(it) && it.scrollWidth > it.clientWidth + 1);
-  const row = cut && getComputedStyle(cut.closest('tr'));
+  const all = [...table.querySelectorAll('tbody .key:not(.text, .pairs) bdi')].filter(shown);
+  const wrapped = all.find((it) => lines(it) > 1);
+  const row = wrapped && getComputedStyle(wrapped.closest('tr'));
   // Neither where a row is a block.
-  if (!cut || row.display === 'grid' && !row.gridTemplateColumns.startsWith('subgrid')) continue;
+  if (!wrapped || row.display === 'grid' && !row.gridTemplateColumns.startsWith('subgrid')) continue;
   const spare = new Map();
   for (const cell of table.querySelectorAll('tr > *')) {
     if (!shown(cell) || cell.colSpan > 1) continue;
@@ -56,25 +56,25 @@ for (const table of document.querySelectorAll('table')) {
     const inner = box(cell).width - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
     const text = range.getBoundingClientRect();
     // What wraps may be as wide as it likes.
-    const wraps = cell.matches('.text') && text.height > 1.9 * parseFloat(style.lineHeight);
+    const wraps = cell.matches('.key') && text.height > 1.9 * parseFloat(style.lineHeight);
     const left = wraps ? 0 : inner - text.width;
     spare.set(cell.cellIndex, Math.min(left, spare.get(cell.cellIndex) ?? left));
   }
   const room = Math.max(0, ...spare.values());
-  if (room > 40) say('cut beside room:', cut.parentElement, room);
+  if (room > 40) say('wrapped beside room:', wrapped, room);
   // Nor where another name could give instead.
   const names = [...table.querySelectorAll('tbody tr:first-child > .key:not(.text, .pairs)')].map((cell) => box(cell).width);
-  for (const span of table.querySelectorAll('tbody .key:not(.text, .pairs) .cut > span')) {
-    const gap = Math.max(...names) - box(span.closest('.key')).width;
-    if (span.scrollWidth > span.clientWidth + 1 && gap > 80) say('cut beside a wider name:', span.parentElement, gap);
+  for (const name of all) {
+    const gap = Math.max(...names) - box(name.closest('.key')).width;
+    if (lines(name) > 1 && gap > 80) say('wrapped beside a wider name:', name, gap);
   }
 }
-// Numbers of a column have one unit, but for those that would be too long in it.
-const sizes = { '\u00b5s': 1e-6, ms: 1e-3, s: 1, h: 3600, d: 86400, B: 1, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
+// Numbers of a column have one unit, but for those that would be too long in it, and bytes.
+const sizes = { '\u00b5s': 1e-6, ms: 1e-3, s: 1, h: 3600, d: 86400, KiB: 2 ** 10, MiB: 2 ** 20, GiB: 2 ** 30 };
 for (const table of document.querySelectorAll('.wide table')) {
   const columns = Map.groupBy(table.querySelectorAll('tbody td'), (cell) => cell.cellIndex);
   for (const cells of columns.values()) {
-    const found = cells.map((it) => it.textContent.match(/^[+\u2212]?([\d,.]+) (\u00b5s|ms|s|h|d|B|KiB|MiB|GiB)(?![\w/])/)).filter(Boolean);
+    const found = cells.map((it) => it.textContent.match(/^[+\u2212]?([\d,.]+) (\u00b5s|ms|s|h|d|KiB|MiB|GiB)(?![\w/])/)).filter(Boolean);
     const least = Math.min(...found.map(([, , unit]) => sizes[unit]));
     for (const [text, number, unit] of found) {
       const inLeast = Number(number.replaceAll(',', '')) * sizes[unit] / least;
