@@ -336,7 +336,31 @@ fn pages_of_the_present_stay_live() {
     for path in ["/alerts", "/releases", "/daemon", "/daemon/inside", "/profile", "/reports"] {
         assert_lacks!(page(path) => "data-past"; "{path}");
     }
-    assert_has!(page("/requests") => "data-past=\"0\"");
+    assert_has!(page("/requests") => "data-past=\"0\"", "aria-label=\"Time\"");
+    // Nor has what is not there a time to choose.
+    for path in ["/squid", "/profile"] {
+        assert_lacks!(page(path) => "aria-label=\"Time\""; "{path}");
+    }
+    here.stop();
+}
+
+/// In reports that keep the shortest time and in those that do not, in charts and of timers.
+#[test]
+fn of_one_request_each_percentile_is_its_time() {
+    let here = Here::start(&[]);
+    let mut packet = request("web-01", "shop", "/a");
+    packet.request_time = Some(0.096);
+    packet.add_timer(1, 0.096, &[("group", "one")]);
+    here.site.send([packet]);
+    let row = rows(&here.site.get("/reports/report_by_script_name").body, 1).remove(0);
+    assert_eq!(row[4..9], ["96.0 ms", "100 %", "96.0 ms", "96.0 ms", "96.0 ms"]);
+    let timers = rows(&here.site.get("/timers?by=group&t.group=one").body, 1).remove(0);
+    assert_eq!(timers[3..7], ["96.0 ms"; 4]);
+    await_until(
+        "its second is complete",
+        || here.site.json("/api/v1/reports/info/series?metric=p50,p95&step=1").to_string(),
+        |series| series.contains("0.096"),
+    );
     here.stop();
 }
 

@@ -161,7 +161,7 @@ pub(super) fn hidden_fields<'a>(params: impl Iterator<Item = (&'a str, &'a str)>
     html! { @for (name, value) in params { input type="hidden" name=(name) value=(value); } }
 }
 
-/// The time span of a table's data, in words; empty for a table without one.
+/// The time span of a table's data, in words; empty for a table without one. Rates are over it.
 pub(super) fn span_of(answer: &ReportAnswer) -> String {
     if answer.window_seconds == 0.0 {
         return String::new();
@@ -170,7 +170,7 @@ pub(super) fn span_of(answer: &ReportAnswer) -> String {
     let [secs, window] = [covered as f64, answer.window_seconds].map(formatting::roughly);
     match covered == 0 || secs == window {
         true => format!("last {window}"),
-        false => format!("last {secs} of a {window} window"),
+        false => format!("last {secs}, since the first request of the {window} window"),
     }
 }
 
@@ -186,9 +186,9 @@ mod tests {
         for (requests, name, about) in [
             (0, "info", "last 15 min"),
             (0, "r", "last 15 min"),
-            (1, "info", "last 1 s of a 15 min window"),
-            (1, "r", "last 1 s of a 15 min window"),
-            (2, "info", "last 17 s of a 15 min window"),
+            (1, "info", "last 1 s, since the first request of the 15 min window"),
+            (1, "r", "last 1 s, since the first request of the 15 min window"),
+            (2, "info", "last 17 s, since the first request of the 15 min window"),
         ] {
             let answer = catalog(requests).report(name, &ReportQuestion::default()).unwrap();
             assert_eq!(span_of(&answer), about, "{name} of {requests}");

@@ -13,8 +13,8 @@ use axum::routing::{MethodRouter, get};
 use maud::{Markup, html};
 
 use super::compressed::Text;
-use super::frame;
 use super::time::{Time, take_whose};
+use super::{frame, squid};
 use crate::access::{Pass, Role};
 use crate::config::suggest;
 use crate::http::app::App;
@@ -66,11 +66,14 @@ impl View<'_> {
         let (path, params) = (self.uri.path(), self.params()?);
         let members = self.source.fleet_members();
         // The data of other pages is not shipped, or not added up.
-        let is_current = ["/alerts", "/releases", "/daemon"].contains(&section);
+        let absent = absent(self.app);
+        let is_current =
+            ["/alerts", "/releases", "/daemon"].contains(&section) || absent.contains(&section);
         let is_here = !is_current && !["/", "/reports"].contains(&section);
         // These show the present, and stay live, whatever time their links pass on.
         let has_past = !is_current && !["/profile", "/reports"].contains(&path);
-        // The daemon itself has no past and no fleet, and alerts and releases are current.
+        // The daemon itself has no past and no fleet, alerts and releases are current, and a section
+        // without data has nothing at any time.
         let control = html! {
             @if !is_current {
                 (self.time.control(path, &params))
@@ -86,7 +89,7 @@ impl View<'_> {
             @if is_here { (self.time.only_here()) } (main)
         };
         let past = self.time.refresh().filter(|_| has_past);
-        Ok(frame::page(&self.time, past, &control, section, title, main, &absent(self.app)))
+        Ok(frame::page(&self.time, past, &control, section, title, main, &absent))
     }
 
     /// For a client that may not change anything: who may, in words.
@@ -108,7 +111,7 @@ impl View<'_> {
 fn absent(app: &App) -> Vec<&'static str> {
     let source = &app.source;
     let optional = [
-        ("/squid", source.has_squid()),
+        ("/squid", squid::is_there(source)),
         ("/profile", source.has_samples()),
         ("/alerts", !app.settings.alerts.rules().is_empty()),
         ("/releases", source.releases().tag().is_some()),

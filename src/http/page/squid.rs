@@ -19,6 +19,7 @@ use super::render::View;
 use super::table::{Head, table};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
+use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
 use crate::query::question::ReportQuestion;
 use crate::report::layout::OTHER;
@@ -45,11 +46,15 @@ const KEYS: [(&str, &str); 8] = [
     ("size_class", "Size"),
 ];
 
+/// Whether there is anything to show: a log that is read, or the reports on one.
+pub(super) fn is_there(source: &Catalog) -> bool {
+    source.has_squid() || source.reports().iter().any(|report| report.name == "squid_codes")
+}
+
 /// `GET /squid`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
-    let mut reports = view.source.reports().into_iter();
-    if !view.source.has_squid() && !reports.any(|report| report.name == "squid_codes") {
+    if !is_there(view.source) {
         let main = html! {
             h1 { "Squid" }
             p.note { "Squid's log is not read: the configuration has no " code { "[[squid]]" } " entry." }

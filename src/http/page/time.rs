@@ -269,8 +269,8 @@ impl Time {
                 let [all, covered, missing] =
                     [all, covered, missing].map(|secs| formatting::roughly(secs as f64));
                 about += &match covered == all {
-                    true => format!(", counted for all but {missing} of it"),
-                    false => format!(", counted for {covered} of it"),
+                    true => format!(", counted for all but {missing} of it, which rates leave out"),
+                    false => format!(", counted for {covered} of it, which rates are over"),
                 };
             }
         }
@@ -547,12 +547,12 @@ mod tests {
         for (now, covered, said) in [
             (later, 60, ""),
             (later, 58, ""),
-            (later, 57, ", counted for 57 s of it"),
-            (later, 18, ", counted for 18 s of it"),
+            (later, 57, ", counted for 57 s of it, which rates are over"),
+            (later, 18, ", counted for 18 s of it, which rates are over"),
             (later, 0, ", no data"),
             // It is running, and so is the newest second.
             (start + 20, 18, ""),
-            (start + 20, 17, ", counted for 17 s of it"),
+            (start + 20, 17, ", counted for 17 s of it, which rates are over"),
             // The clock was set back.
             (start - 5, 18, ""),
         ] {
@@ -560,7 +560,10 @@ mod tests {
         }
         let hours = start..start + 36_000;
         assert_eq!(about(later, hours.clone(), 35_280), "");
-        assert_eq!(about(later, hours, 34_900), ", counted for all but 18 min of it");
+        assert_eq!(
+            about(later, hours, 34_900),
+            ", counted for all but 18 min of it, which rates leave out"
+        );
     }
 
     #[test]

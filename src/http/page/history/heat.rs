@@ -36,15 +36,17 @@ impl History<'_> {
         let title = format!("Heat map of the {what}");
         let limits = self.limits();
         let errors: u64 = map.errors.iter().sum();
+        let secs = (map.step * map.columns.len() as u64) as f64;
         html! {
             figure.chart {
                 figcaption {
                     @if map.total > 0 { a href=(address) { (title) } } @else { (title) }
                     span.legend {
                         @if map.total == 0 && map.columns.iter().all(Option::is_none) { span { "no data" } }
-                        @else { span { (formatting::counted(map.total, counted)) } }
+                        // The page names the span of the past; live, numbers beside it may be of another.
+                        @else { span { (formatting::counted(map.total, counted)) @if self.time.spans.is_none() { " of the last " (formatting::roughly(secs)) } } }
                         @if map.total > 0 {
-                            span { "a column is " (formatting::roughly(map.step as f64)) }
+                            span { "a column stands for " (formatting::roughly(map.step as f64)) }
                             span { "strongest colour: " (formatting::count(map.high())) " or more in a cell" }
                         }
                         @if map.columns.contains(&None) { span { "hatched: not known" } }
