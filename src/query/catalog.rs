@@ -465,6 +465,11 @@ impl Catalog {
         self.squids().next().is_some()
     }
 
+    /// Whether there is such a source, or a report on what one sent.
+    pub fn knows_squid(&self) -> bool {
+        self.has_squid() || answering(&self.live).reports.find("squid_codes").is_some()
+    }
+
     /// Clears pools and reports, also for the next process; counters stay.
     ///
     /// # Errors

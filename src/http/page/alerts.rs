@@ -202,12 +202,14 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
     }
 }
 
-/// Charts the budget left, from the first counted moment of the period to now. `None` for a single
-/// point, which makes no line.
+/// Charts the budget left at the end of each hour of the period, from the first with requests on;
+/// what is left now is in the legend. `None` for a single point, which makes no line.
 fn course(view: &View<'_>, at: usize, it: &ObjectiveView) -> Option<Markup> {
     let now = view.source.unix_ms() / 1_000;
     let percent = |left: &Option<f64>| left.map_or(f64::NAN, |it| it.max(0.0) * 100.0);
-    let points: Vec<f64> = it.course.iter().map(percent).collect();
+    // The last is that of the running hour.
+    let mut points: Vec<f64> = it.course.iter().map(percent).collect();
+    points.pop();
     let first = points.iter().position(|it| !it.is_nan())?;
     if points.len() - first < 2 {
         return None;
@@ -216,7 +218,7 @@ fn course(view: &View<'_>, at: usize, it: &ObjectiveView) -> Option<Markup> {
     let step = (points.len() - first).div_ceil(COURSE_POINTS);
     let kept: Vec<f64> = points.iter().rev().step_by(step).rev().copied().collect();
     let secs = step as u64 * 3_600;
-    let start = now.saturating_sub(secs * (kept.len() as u64 - 1));
+    let start = (now - now % 3_600).saturating_sub(secs * (kept.len() as u64 - 1));
     let begins = kept.iter().position(|it| !it.is_nan())? as u64;
     let span = (start + begins * secs) as f64..(now as f64).max((start + begins * secs + 1) as f64);
     let chart = Chart {

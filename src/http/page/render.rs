@@ -13,8 +13,8 @@ use axum::routing::{MethodRouter, get};
 use maud::{Markup, html};
 
 use super::compressed::Text;
+use super::frame;
 use super::time::{Time, take_whose};
-use super::{frame, squid};
 use crate::access::{Pass, Role};
 use crate::config::suggest;
 use crate::http::app::App;
@@ -111,7 +111,7 @@ impl View<'_> {
 fn absent(app: &App) -> Vec<&'static str> {
     let source = &app.source;
     let optional = [
-        ("/squid", squid::is_there(source)),
+        ("/squid", source.knows_squid()),
         ("/profile", source.has_samples()),
         ("/alerts", !app.settings.alerts.rules().is_empty()),
         ("/releases", source.releases().tag().is_some()),

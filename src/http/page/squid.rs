@@ -19,7 +19,6 @@ use super::render::View;
 use super::table::{Head, table};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
-use crate::query::catalog::Catalog;
 use crate::query::error::QueryError;
 use crate::query::question::ReportQuestion;
 use crate::report::layout::OTHER;
@@ -46,15 +45,10 @@ const KEYS: [(&str, &str); 8] = [
     ("size_class", "Size"),
 ];
 
-/// Whether there is anything to show: a log that is read, or the reports on one.
-pub(super) fn is_there(source: &Catalog) -> bool {
-    source.has_squid() || source.reports().iter().any(|report| report.name == "squid_codes")
-}
-
 /// `GET /squid`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
-    if !is_there(view.source) {
+    if !view.source.knows_squid() {
         let main = html! {
             h1 { "Squid" }
             p.note { "Squid's log is not read: the configuration has no " code { "[[squid]]" } " entry." }
