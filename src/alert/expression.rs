@@ -403,7 +403,7 @@ mod tests {
         for (text, shown) in cases![
             "p95 > 800ms" => "p95 > 800 ms";
             "p90 > 700ms" => "p90 > 700 ms";
-            "p50 > 35us" => "p50 > 35.0 \u{b5}s";
+            "p50 > 35us" => "p50 > 35 \u{b5}s";
             "p50 > 2min" => "p50 > 120 s";
             "0.5 >= req_time_median" => "req_time_median <= 500 ms";
             "2 * 400ms < p95 + p50" => "p95 + p50 > 800 ms";

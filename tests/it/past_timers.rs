@@ -156,11 +156,11 @@ fn groups_of_a_span_rest_on_all_of_it() {
     let site = &here.site;
     // First one group, then the other, which fills all that one answer looks at.
     for _ in 0..5 {
-        send_second(&here, &clock, "http", 400);
+        send_second(&here, &clock, "http", 200);
         clock.advance_ms(60_000);
     }
     for _ in 0..2 {
-        send_second(&here, &clock, "mysql", 500);
+        send_second(&here, &clock, "mysql", 250);
     }
     let (first, rests_on) = shares(site, SPAN);
     for ((group, share), (expected, of_all)) in first.iter().zip([("http", 2.0), ("mysql", 1.0)]) {
@@ -177,7 +177,7 @@ fn groups_of_a_span_rest_on_all_of_it() {
     let (_, all) = rests_on.split_once("of about ").unwrap();
     let all = all.split(' ').next().unwrap().replace(',', "");
     let all: u32 = all.parse().unwrap();
-    assert!((2_700..=3_300).contains(&all), "{rests_on}");
+    assert!((1_350..=1_650).contains(&all), "{rests_on}");
     // Asked again, wherever the requests are by then, it is the same.
     assert_eq!(shares(site, SPAN).0, first);
     clock.advance_ms(3_800_000);
@@ -264,7 +264,7 @@ fn groups_of_the_live_page_rest_on_all_of_its_window() {
         ),
         "{rests_on}"
     );
-    // And the sums stand for all of them, as those of a report do: 400 * 58 ms times 5 and 2, in
+    // And the sums, of two digits, stand for all of them, as those of a report do: 400 * 58 ms times 5 and 2, in
     // steps of 1/1024 s.
     let page = site.get("/timers?by=group").body;
     let hits = |group: &str| {
@@ -272,7 +272,7 @@ fn groups_of_the_live_page_rest_on_all_of_its_window() {
         row[7].replace(',', "").parse::<f64>().unwrap()
     };
     for (group, sent) in [("http", 116_000.0), ("mysql", 46_400.0)] {
-        assert!((hits(group) / sent - 1.0).abs() < 0.03, "{group}: {page}");
+        assert!((hits(group) / sent - 1.0).abs() < 0.05, "{group}: {page}");
     }
     here.stop();
 }

@@ -40,6 +40,10 @@ pub(super) fn named(name: &str) -> String {
     visible(name_or_empty(name))
 }
 
+/// Where a name breaks before it breaks anywhere, if it is longer than [`SHORT`] characters.
+const BREAKS: [char; 5] = ['/', '.', '-', '_', '='];
+const SHORT: usize = 12;
+
 /// A name from a packet, as text of a page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Name<'a>(pub(super) &'a str);
@@ -49,8 +53,11 @@ impl Render for Name<'_> {
         if self.0.is_empty() {
             return html! { span.none { (EMPTY) } };
         }
+        let shown = visible(self.0);
+        let is_short = shown.chars().count() <= SHORT;
+        let parts = shown.split_inclusive(|it| BREAKS.contains(&it) && !is_short);
         // Isolated, so that right-to-left text stays inside its own place.
-        html! { bdi { (visible(self.0)) } }
+        html! { bdi { @for (at, part) in parts.enumerate() { @if at > 0 { wbr; } (part) } } }
     }
 }
 
@@ -116,8 +123,8 @@ mod tests {
         let pair = |text: &str| format!("<span class=\"pair\">{text}</span>");
         let empty = format!("{}<wbr>{}", pair("(empty)=b,"), pair("a=(empty)"));
         assert_eq!(page("=b,a="), empty);
-        let long = "release=aaaaaaaaaaaaaa";
-        assert_eq!(page(long), pair(&format!("<bdi>{long}</bdi>")));
+        let long = "<bdi>release=<wbr>aaaaaaaaaaaaaa</bdi>";
+        assert_eq!(page("release=aaaaaaaaaaaaaa"), pair(long));
         assert_eq!(pairs("env=a,b=c", 1).into_string(), pair("<bdi>env=a,b=c</bdi>"));
         assert_eq!(pairs("env=a,b=c,d=e", 2).into_string(), "env=a,b=c,d=e");
     }
@@ -135,6 +142,8 @@ mod tests {
     #[test]
     fn names_stay_text() {
         let page = |name| Name(name).render().into_string();
+        assert_eq!(page("/v1/a.php"), "<bdi>/v1/a.php</bdi>");
+        assert_eq!(page("/blog/<b>.php"), "<bdi>/<wbr>blog/<wbr>&lt;b&gt;.<wbr>php</bdi>");
         assert_eq!(page("<b>'x'</b>\"&"), "<bdi>&lt;b&gt;'x'&lt;/b&gt;&quot;&amp;</bdi>");
         assert_eq!(
             page("a\nb\u{0}\u{7f}"),

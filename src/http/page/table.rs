@@ -185,7 +185,7 @@ const FIRST_PX: usize = 140;
 /// The width that the content of a cell needs: that of its longest line.
 fn cell_px(cell: &str) -> usize {
     let (mut longest, mut line) = (0, 0);
-    for part in cell.split('<').skip(1) {
+    for part in cell.replace("<wbr>", "").split('<').skip(1) {
         let (tag, text) = part.split_once('>').unwrap_or((part, ""));
         let class = tag.split_once("class=\"").map_or("", |(_, class)| class);
         match tag.split_once(' ').map_or(tag, |(name, _)| name) {
@@ -426,7 +426,7 @@ mod tests {
             ("<td>1 <small>7 %</small></td>", 9 + 5 + 24),
             ("<td class=\"key text\">anything at all, however long it is</td>", PROSE_PX),
             (
-                "<th class=\"key\"><a href=\"/\"><bdi>/long/way/to/some/where</bdi></a></th>",
+                "<th class=\"key\"><a href=\"/\"><bdi>/<wbr>long/<wbr>way/<wbr>to/<wbr>where</bdi></a></th>",
                 NAME_PX,
             ),
             ("<td class=\"key\"><bdi>aaa</bdi></td>", 27),
