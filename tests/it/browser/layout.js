@@ -41,10 +41,10 @@ for (const cell of document.querySelectorAll('th, td')) {
   if (a.width && !cell.querySelector('svg') && over > 1) say('out of its cell:', cell, over);
 }
 // A name wraps only where no other column of its table has room to spare.
-const lines = (it) => it.getClientRects().length;
+const isTall = (it) => box(it).height > 1.5 * parseFloat(getComputedStyle(it).lineHeight);
 for (const table of document.querySelectorAll('table')) {
   const all = [...table.querySelectorAll('tbody .key:not(.text, .pairs) bdi')].filter(shown);
-  const wrapped = all.find((it) => lines(it) > 1);
+  const wrapped = all.find(isTall);
   const row = wrapped && getComputedStyle(wrapped.closest('tr'));
   // Neither where a row is a block.
   if (!wrapped || row.display === 'grid' && !row.gridTemplateColumns.startsWith('subgrid')) continue;
@@ -66,7 +66,7 @@ for (const table of document.querySelectorAll('table')) {
   const names = [...table.querySelectorAll('tbody tr:first-child > .key:not(.text, .pairs)')].map((cell) => box(cell).width);
   for (const name of all) {
     const gap = Math.max(...names) - box(name.closest('.key')).width;
-    if (lines(name) > 1 && gap > 80) say('wrapped beside a wider name:', name, gap);
+    if (isTall(name) && gap > 80) say('wrapped beside a wider name:', name, gap);
   }
 }
 // Numbers of a column have one unit, but for those that would be too long in it, and bytes.
