@@ -235,7 +235,7 @@ impl Daemon {
         let catalog = history.attach_to(catalog, config, &rule_counters, refill);
         let catalog = catalog.keeping(definitions.tables, annotations, followers, state);
         let catalog = Arc::new(match metrics.push() {
-            Some(push) => catalog.pushing(push.troubles()),
+            Some(push) => catalog.pushing(Arc::clone(&push.troubles)),
             None => catalog,
         });
         let served = Served {

@@ -15,7 +15,7 @@ use hashbrown::{HashMap, HashSet};
 use super::attributes::{FactsAt, Key, Texts};
 use super::counters::{LeftOut, OtlpCounters};
 use super::request::{Class, RequestWriter};
-use super::span::{Batch, Kind, Resource, Span};
+use super::span::{Batch, Kind, Span};
 use crate::limits::SPANS_WAITING_BYTES_MAX;
 
 /// Time for which a root waits for the spans below it. SDKs send at least every five seconds.
@@ -193,8 +193,7 @@ impl Joiner {
         }
         for alike in spans.chunk_by_mut(|a, b| a.group == b.group) {
             let Some(&Span { group: key, resource, .. }) = alike.first() else { continue };
-            let of_resource = batch.resources.get(resource as usize);
-            let Some(&Resource { facts, .. }) = of_resource else { continue };
+            let Some(&facts) = batch.resources.get(resource as usize) else { continue };
             let is_php = facts.among(texts).get(Key::Language) == Some(&b"php"[..]);
             let leads_ms = now_ms.saturating_add(if is_php { 0 } else { ROOT_WAITS_MS });
             for span in &mut *alike {

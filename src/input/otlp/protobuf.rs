@@ -19,7 +19,7 @@ use std::borrow::Cow;
 
 use super::attributes::{Key, Keys, Texts};
 use super::messages::OWN_SCOPE;
-use super::span::{Batch, Kind, Resource, Span};
+use super::span::{Batch, Kind, Span};
 use crate::input::cursor::Cursor;
 use crate::input::cursor::wire_type::{FIXED32, FIXED64, LENGTH, VARINT};
 use crate::input::record::RejectReason;
@@ -74,11 +74,11 @@ fn skip(mut cursor: Cursor<'_>, key: u32) -> Result<Cursor<'_>> {
 pub(super) fn decode<'b>(body: &'b [u8], keys: &Keys, batch: &mut Batch<'b>) -> Result<()> {
     batch.texts.sent = body;
     each(body, 1, |message| {
-        let mut resource = Resource::default();
+        let mut hash = 0_u64;
         // Its scopes may precede the resource; attributes of spans must not be mixed with the
         // resource's.
         each(message, 1, |of_resource| {
-            resource.hash = resource.hash.rotate_left(1) ^ keys.hasher.hash_one(of_resource);
+            hash = hash.rotate_left(1) ^ keys.hasher.hash_one(of_resource);
             each(of_resource, 1, |pair| attribute(pair, keys, &mut batch.texts))
         })?;
         if !batch.texts.open.has(&[Key::HostName])
@@ -87,11 +87,10 @@ pub(super) fn decode<'b>(body: &'b [u8], keys: &Keys, batch: &mut Batch<'b>) -> 
             let sender = sender.to_canonical().to_string();
             batch.texts.add(Key::Sender.number(), sender.as_bytes());
         }
-        resource.facts = batch.texts.take();
-        let instance = resource.facts.among(&batch.texts).get(Key::InstanceId).unwrap_or_default();
+        let (before, facts) = (batch.spans.len(), batch.texts.take());
+        let instance = facts.among(&batch.texts).get(Key::InstanceId).unwrap_or_default();
         let is_own = keys.own_instance.as_ref().is_some_and(|own| own.as_bytes() == instance);
-        let (before, hash, facts) = (batch.spans.len(), resource.hash, resource.facts);
-        batch.resources.push(resource);
+        batch.resources.push(facts);
         batch.spans.reserve(message.len() / SPAN_BYTES);
         batch.texts.reserve(message.len() / SPAN_BYTES);
         each(message, 2, |scope| {

@@ -103,19 +103,11 @@ impl Span {
     }
 }
 
-/// The entity that sent the spans.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Resource {
-    /// Keyed hash of what was sent of it.
-    pub(super) hash: u64,
-    pub(super) facts: FactsAt,
-}
-
 /// A decoded body.
 #[derive(Debug, Default)]
 pub(super) struct Batch<'b> {
     /// Resources with spans, and the spans.
-    pub(super) resources: Vec<Resource>,
+    pub(super) resources: Vec<FactsAt>,
     pub(super) spans: Vec<Span>,
     /// Those of their attributes.
     pub(super) texts: Texts<'b>,

@@ -41,13 +41,6 @@ pub(super) struct Interval {
     pub(super) end_ms: u64,
 }
 
-impl Interval {
-    /// Returns start and time of a point that counts from `start_ms` on, nanoseconds.
-    pub(super) const fn times(&self, start_ms: u64) -> (u64, u64) {
-        (start_ms * 1_000_000, self.end_ms * 1_000_000)
-    }
-}
-
 /// The kind of a metric's points, with the number of their field in `Metric`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {

@@ -73,7 +73,8 @@ pub struct Push {
     counters: Arc<PushCounters>,
     /// Why a body was last not accepted.
     problem: Arc<Mutex<String>>,
-    troubles: Troubles,
+    /// What is wrong now, for the readers of the daemon's health.
+    pub(crate) troubles: Troubles,
     server: Arc<Server>,
 }
 
@@ -145,11 +146,6 @@ impl Push {
         let error = (!troubles.is_empty()).then(|| troubles.join("; "));
         let texts = json!({"url": self.server.urls[0], "error": error, "last_problem": *self.problem.lock()});
         Group::new(Place::Object("otlp"), all).with_texts(texts)
-    }
-
-    /// What is wrong now, for the readers of the daemon's health.
-    pub(crate) fn troubles(&self) -> Troubles {
-        Arc::clone(&self.troubles)
     }
 
     /// Records the end of an attempt to send a body of this signal, and why it was not accepted in

@@ -23,7 +23,8 @@ impl Own {
 
     /// Makes points of all numbers.
     pub(super) fn cut(&mut self, groups: &[Group], interval: &Interval, bodies: &mut Bodies) {
-        let (start, time) = interval.times(self.started_ms.unwrap_or(interval.start_ms));
+        let start_ms = self.started_ms.unwrap_or(interval.start_ms);
+        let [start, time] = [start_ms, interval.end_ms].map(|ms| ms * 1_000_000);
         for number in numbers(groups) {
             let is_count = number.reading.kind == Kind::Counter;
             let kind = if is_count { body::Kind::Sum } else { body::Kind::Gauge };

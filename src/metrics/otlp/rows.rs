@@ -210,7 +210,7 @@ impl Rows {
             for report in reports.filter(|it| (it.definition.level == Level::Timer) == of_timers) {
                 let definition = &report.definition;
                 let traced = exemplars::by_key(traced, definition);
-                let (start, time) = self.open.times(report.start_ms);
+                let [start, time] = [report.start_ms, self.open.end_ms].map(|ms| ms * 1_000_000);
                 for (id, row) in report.rows.iter().filter(|it| all || it.1.is_changed) {
                     let attributes = report.attributes_of(*id, row);
                     let keys = attributes.len();
@@ -305,10 +305,6 @@ impl RowReader for Rows {
         to.totals += &row.totals;
         let definition = &report.definition;
         each_time(row, definition, |it, count| to.times.add(&definition.buckets, it, count));
-    }
-
-    fn end(&mut self) {
-        self.current = None;
     }
 }
 

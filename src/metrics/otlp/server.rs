@@ -1,7 +1,7 @@
 //! The server that metrics and spans are pushed to, and its answers.
 
 use std::io::Read as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -39,8 +39,7 @@ pub(super) struct Server {
     agent: Agent,
     /// Of metrics, and of spans.
     pub(super) urls: [String; 2],
-    is_packed: bool,
-    headers_file: Option<PathBuf>,
+    config: OtlpConfig,
     /// Headers of the file, read at start and after each body that was not accepted.
     headers: Mutex<HeaderMap>,
 }
@@ -56,8 +55,7 @@ impl Server {
         Ok(Some(Arc::new(Self {
             agent: roots::agent(roots::settings(), &config.url, trusted, None)?,
             urls: urls(&config.url),
-            is_packed: config.gzip,
-            headers_file: config.headers_file.clone(),
+            config: config.clone(),
             headers: Mutex::new(headers.unwrap_or_default()),
         })))
     }
@@ -69,14 +67,14 @@ impl Server {
             headers.extend(self.headers.lock().clone());
         }
         request = request.header("content-type", "application/x-protobuf");
-        if self.is_packed {
+        if self.config.gzip {
             request = request.header("content-encoding", "gzip");
         }
         let request = request.config().timeout_global(Some(patience)).build();
         let sent = request.send(&body.bytes).map_err(|error| (roots::problem(&error), None));
         let decision = sent.and_then(|mut answer| decision(&mut answer));
         if !matches!(decision, Ok((GivenUp::Partial, ..)))
-            && let Some(Ok(headers)) = self.headers_file.as_deref().map(read_headers)
+            && let Some(Ok(headers)) = self.config.headers_file.as_deref().map(read_headers)
         {
             *self.headers.lock() = headers;
         }

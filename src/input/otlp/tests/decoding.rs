@@ -34,7 +34,7 @@ fn decode(form: Form, body: &[u8]) -> Result<Decoded, BodyRefusal> {
     };
     // Hashes are keyed, and of the resource as it was sent; and places of texts differ.
     let facts = FactsAt::default();
-    let resources = batch.resources.iter().map(|it| told(it.facts));
+    let resources = batch.resources.iter().map(|it| told(*it));
     let spans = batch.spans.iter();
     let spans = spans.map(|it| (span::Span { facts, group: 0, ..*it }, told(it.facts)));
     let refused = batch.refused.iter().sum();
