@@ -1,34 +1,23 @@
-//! Sums over the daemon's instruments as metrics: events and seconds, for each that has counted.
-
-use prometheus_client::encoding::{DescriptorEncoder, NoLabelSet};
-use prometheus_client::metrics::MetricType;
-use prometheus_client::registry::Unit;
+//! Sums over the daemon's instruments: events and seconds, for each that has counted.
 
 use crate::instruments::registry::registry;
 use crate::instruments::summary;
+use crate::telemetry::reading::{Group, Place, readings};
 
-/// Writes them.
-pub(super) fn encode(encoder: &mut DescriptorEncoder<'_>) -> std::fmt::Result {
+const INSTRUMENTS: Place = Place::List("instruments", "instrument");
+
+/// Returns them, one group each.
+pub(super) fn groups() -> Vec<Group> {
     let Some(registry) = registry() else {
-        return Ok(());
+        return Vec::new();
     };
-    let all = summary::since_start();
-    let help = "Events of the daemon's own instruments";
-    let kind = MetricType::Counter;
-    let mut metric = encoder.encode_descriptor("pinbad_instrument_events", help, None, kind)?;
-    for (instrument, totals) in &all {
-        let labels = [("instrument", instrument.name)];
-        let mut metric = metric.encode_family(&labels)?;
-        metric.encode_counter::<NoLabelSet, u64, u64>(&totals.count, None)?;
-    }
-    let help = "Time of those events that were timed";
-    let (name, unit) = ("pinbad_instrument_time", Unit::Seconds);
-    let mut metric = encoder.encode_descriptor(name, help, Some(&unit), MetricType::Counter)?;
-    for (instrument, totals) in &all {
-        let labels = [("instrument", instrument.name)];
-        let mut metric = metric.encode_family(&labels)?;
-        let seconds = registry.picos(instrument, totals.sum) as f64 / 1e12;
-        metric.encode_counter::<NoLabelSet, f64, u64>(&seconds, None)?;
-    }
-    Ok(())
+    let groups = summary::since_start().into_iter().map(|(instrument, totals)| {
+        let readings = readings! {
+            Counter events = totals.count, "Events of the daemon's own instruments.";
+            Counter time_seconds = registry.picos(instrument, totals.sum) as f64 / 1e12, "Time of those events that were timed.";
+        };
+        let labels = vec![("instrument", instrument.name.to_owned())];
+        Group { labels, ..Group::new(INSTRUMENTS, readings) }
+    });
+    groups.collect()
 }

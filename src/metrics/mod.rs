@@ -175,10 +175,11 @@ impl Collector for Scrape {
         let mut status = self.status.clone();
         status.retain(|group| group.place != rows::STATUS);
         status.push(rows.status());
-        status::encode(&mut encoder, &status, &self.metrics.unscraped.lock())?;
-        process::encode(&mut encoder, self.metrics.started)?;
-        instruments::encode(&mut encoder)?;
-        alerts::encode(&mut encoder, &self.metrics.alerts)?;
+        status::encode(&mut encoder, "pinbad", &status, &self.metrics.unscraped.lock())?;
+        let (process, nothing) = ([process::group(self.metrics.started)], SeriesCounts::new());
+        status::encode(&mut encoder, "process", &process, &nothing)?;
+        let further = [instruments::groups(), alerts::groups(&self.metrics.alerts)].concat();
+        status::encode(&mut encoder, "pinbad", &further, &nothing)?;
         rows.encode(&mut encoder, &self.traced, &mut self.exemplars.lock())
     }
 }

@@ -2,7 +2,8 @@
 //! unit.
 //!
 //! A unit that ends a name (`_us`, `_bytes`, `_seconds`) becomes the metric's unit. The objects of a
-//! list have the labels of their group; counts by reason have the label `reason` too.
+//! list have the labels of their group; counts by reason have the label `reason` too. What only
+//! scrapes show comes in the same form.
 
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
@@ -11,9 +12,10 @@ use serde_json::Value as Json;
 
 use crate::telemetry::reading::{Group, Kind, Place, Reading, SeriesCounts};
 
-/// Writes all numbers of the status, counters without the part that is `unscraped`.
+/// Writes all numbers of these groups, counters without the part that is `unscraped`.
 pub(super) fn encode(
     encoder: &mut DescriptorEncoder<'_>,
+    prefix: &str,
     groups: &[Group],
     unscraped: &SeriesCounts,
 ) -> std::fmt::Result {
@@ -30,7 +32,7 @@ pub(super) fn encode(
             Kind::Counter => MetricType::Counter,
             Kind::Gauge | Kind::Alias => MetricType::Gauge,
         };
-        let (name, help) = (format!("pinbad_{}", number.name), help.trim_end_matches('.'));
+        let (name, help) = (format!("{prefix}_{}", number.name), help.trim_end_matches('.'));
         let mut metric =
             encoder.encode_descriptor(&name, help, number.unit.as_ref(), metric_type)?;
         for (labels, value) in &number.values {
@@ -48,7 +50,7 @@ pub(super) fn encode(
 
 /// A number of the status.
 pub(super) struct Number<'a> {
-    /// Its name among the metrics, without `pinbad_`.
+    /// Its name among the metrics, without the prefix.
     pub(super) name: String,
     pub(super) unit: Option<Unit>,
     /// How many of what it counts are one of the unit.
@@ -114,6 +116,8 @@ pub(super) fn numbers(groups: &[Group]) -> impl Iterator<Item = Number<'_>> {
                     let with = |reason| [&*labels, &label(reason)].concat();
                     reasons.iter().map(|(reason, count)| (with(reason), count.clone())).collect()
                 }
+                // Not known.
+                Json::Null => Vec::new(),
                 value => vec![(labels, value.clone())],
             }
         });
@@ -152,6 +156,9 @@ fn encode_value(
     match (value.as_u64(), value.as_f64().unwrap_or(f64::NAN)) {
         (Some(count), _) if kind == Kind::Counter => {
             metric.encode_counter::<NoLabelSet, u64, u64>(&count, None)
+        }
+        (None, number) if kind == Kind::Counter => {
+            metric.encode_counter::<NoLabelSet, f64, u64>(&number, None)
         }
         (Some(count), _) if per_unit <= 1.0 => metric.encode_gauge(&count),
         (_, number) => metric.encode_gauge(&(number / per_unit)),
