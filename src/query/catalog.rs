@@ -39,7 +39,7 @@ use crate::state::last_end::{LostAtStop, RunningMark};
 use crate::telemetry::reading::{self, Group};
 use crate::value::Column;
 
-mod alerts;
+pub(crate) mod alerts;
 mod changes;
 mod common_columns;
 mod health;

@@ -33,8 +33,9 @@
 //! | `v2_stats.udp_packet_send_*` | requests put into the temporary pool, and those that gave way there |
 //! | `v2_stats.coordinator_ru_*` | the merger's |
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use serde_json::Value as Json;
 
 use super::create_table::{self, CreateTable};
 use super::samples;
@@ -44,7 +45,6 @@ use crate::grammar::native::{FormError, ReportForm};
 use crate::profile::definition::SampleReport;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::{DefinedBy, Usage};
-use crate::state::annotations::Annotation;
 use crate::telemetry::cpu::CpuTimes;
 use crate::telemetry::{MergeCounters, SocketCounters};
 use crate::value::{Column, Value};
@@ -179,20 +179,16 @@ impl StatusTable {
 
     /// The rows of a table over a snapshot.
     pub fn read(&self, look: &StatusSnapshot, defaults: &Defaults) -> Vec<Row> {
-        let columns = self.table.columns(defaults);
-        // Columns without a counterpart here are NULL.
-        let by_name = |row: Vec<(&str, Value<'static>)>| -> Row {
-            let mut values: HashMap<&str, Value<'static>> = row.into_iter().collect();
-            let named = columns.iter().map(|it| values.remove(it.name.as_str()));
-            named.map(|value| value.unwrap_or(Value::Null)).collect()
-        };
-        match self.table {
+        let rows = match self.table {
             FixedTable::ActiveReports => active::active_reports(look),
-            FixedTable::V2Active => active::v2_active(look).into_iter().map(by_name).collect(),
-            FixedTable::V2Stats => vec![by_name(stats::v2_stats(look))],
+            FixedTable::V2Active => active::v2_active(look),
+            FixedTable::V2Stats => vec![stats::v2_stats(look)],
             // None of these is ever created.
             _ => Vec::new(),
-        }
+        };
+        // Columns without a counterpart here are NULL.
+        let columns = self.table.columns(defaults);
+        rows.iter().map(|it| row_of(&columns, it)).collect()
     }
 
     /// The table with these rows.
@@ -292,15 +288,17 @@ pub struct ReportStatus {
     pub made_ms: u64,
 }
 
-/// A row of table `annotation`.
-pub(super) fn annotation(row: &Annotation) -> Row {
-    vec![
-        int(row.id),
-        int(row.time),
-        text(&row.text),
-        text(&row.tags),
-        row.author.as_deref().map_or(Value::Null, text),
-    ]
+/// The row of an object: of each column the member of its name, as text if it has members itself;
+/// NULL if there is none.
+pub(super) fn row_of(columns: &[Column], object: &Json) -> Row {
+    let value = |column: &Column| match &object[&column.name] {
+        Json::Null => Value::Null,
+        Json::Bool(truth) => Value::Int((*truth).into()),
+        Json::String(member) => text(member),
+        Json::Number(number) => number.as_u64().map_or_else(|| float(number.as_f64()), int),
+        further => text(further.to_string()),
+    };
+    columns.iter().map(value).collect()
 }
 
 /// A count as a value.

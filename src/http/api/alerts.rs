@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 use crate::access::Pass;
 use crate::alert::rule::{Rule, RuleError};
 use crate::alert::silence::Silence;
-use crate::alert::{Alert, Alerts, ObjectiveView, Rules};
+use crate::alert::{Alerts, Rules};
 use crate::config::Config;
 use crate::config::units::parse_duration;
 use crate::http::answer::format::{Answer, created, ok};
@@ -24,6 +24,7 @@ use crate::http::request_checks::{JsonBody, members};
 use crate::http::time_range::{END, NOT_BEFORE, Span};
 use crate::limits::{ALERT_LABELS_MAX, SILENCES_MAX};
 use crate::query::catalog::Catalog;
+use crate::query::catalog::alerts::{alert, objective};
 use crate::query::error::QueryError;
 use crate::query::question::ReportQuestion;
 use crate::report::row_key::key_of;
@@ -40,7 +41,7 @@ const TEXT_BYTES_MAX: usize = 1_024;
 /// `GET /api/v1/alerts`
 pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> Answer {
     let view = app.settings.alerts.view();
-    let rows: Vec<Json> = view.alerts.iter().map(row).collect();
+    let rows: Vec<Json> = view.alerts.iter().map(alert).collect();
     let rule = |(rule, rows): &(Arc<Rule>, usize)| {
         let rows = rule.objective().is_none().then_some(rows);
         json!({"text": rule.words(), "rows": rows})
@@ -51,60 +52,8 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> A
 
 /// `GET /api/v1/slos`
 pub(in crate::http) async fn slos(State(app): State<Arc<App>>, _: NoParams) -> Answer {
-    let rows: Vec<Json> = app.settings.alerts.view().objectives.iter().map(slo).collect();
+    let rows: Vec<Json> = app.settings.alerts.view().objectives.iter().map(objective).collect();
     ok(json!({ "rows": rows }))
-}
-
-fn slo(it: &ObjectiveView) -> Json {
-    let (of, entry) = (&it.objective, &it.objective.entry);
-    let burns = it.burns.iter().map(|burn| {
-        let state = match burn.holds {
-            Some(true) => "firing",
-            Some(false) => "ok",
-            None => "unknown",
-        };
-        json!({
-            "severity": burn.rate.severity, "long": burn.rate.long, "short": burn.rate.short, "burn_long": burn.long,
-            "burn_short": burn.short, "threshold": burn.rate.threshold(), "state": state,
-        })
-    });
-    json!({
-        "name": entry.name,
-        "report": entry.report,
-        "text": of.words(),
-        "objective": of.percent(),
-        "period": entry.period,
-        "covered_seconds": it.count.covered_secs,
-        "total": it.count.total,
-        "bad": it.count.bad(),
-        "exact": it.is_exact,
-        "budget_left": it.left,
-        "burn": burns.collect::<Vec<_>>(),
-    })
-}
-
-/// Renders an alert with all its details.
-fn row(alert: &Alert) -> Json {
-    let episode = &alert.episode;
-    let moment = |unix: u64| (unix > 0).then_some(unix);
-    let key = alert.key_texts().map(|(name, text)| (name.to_owned(), text.into()));
-    json!({
-        "alert": alert.rule.entry.name,
-        "report": alert.rule.entry.report,
-        "key": key.collect::<Map<String, Json>>(),
-        "state": episode.phase.name(),
-        "since": episode.since,
-        "started": moment(episode.started),
-        "ended": moment(episode.ended),
-        "reason": episode.reason,
-        "value": episode.value,
-        "value_text": alert.value_text(),
-        "threshold": alert.rule.threshold(),
-        "severity": alert.rule.entry.severity,
-        "labels": alert.labels,
-        "silenced_by": alert.silenced_by,
-        "page": alert.link,
-    })
 }
 
 /// `GET /api/v1/alerts/test`

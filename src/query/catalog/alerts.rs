@@ -1,7 +1,7 @@
 //! Tables `alerts` (what fires, what is about to, what ended in the last quarter of an hour) and
 //! `slo` (objectives and what is left of their budgets).
 
-use serde_json::json;
+use serde_json::{Map, Value as Json, json};
 
 use super::Catalog;
 use crate::alert::objective::Objective;
@@ -9,10 +9,8 @@ use crate::alert::rule::{Rule, RuleError};
 use crate::alert::{Alert, ObjectiveView, Rules};
 use crate::config::Config;
 use crate::merger::reading;
-use crate::query::tables::{Row, float, int, text};
 use crate::report::row_key::key_of;
 use crate::series::EVERYTHING;
-use crate::value::Value;
 use crate::value::text::name_or_empty;
 
 impl Catalog {
@@ -45,49 +43,76 @@ impl Catalog {
     }
 }
 
-/// A row of table `slo`.
-pub(super) fn slo(objective: &ObjectiveView) -> Row {
-    let (of, entry) = (&objective.objective, &objective.objective.entry);
-    let firing = objective.firing.as_deref();
-    let mut values = vec![
-        text(&entry.name),
-        text(&entry.report),
-        Value::Float(of.percent()),
-        int(entry.period),
-        int(objective.count.covered_secs),
-        int(objective.count.total),
-        int(objective.count.bad()),
-        Value::Int(objective.is_exact.into()),
-        float(objective.left),
-    ];
-    values.extend(objective.burn_windows.iter().map(|it| float(it.1)));
-    values.push(text(firing.map_or(objective.quiet_state(), |_| "firing")));
-    values.push(text(firing.unwrap_or_default()));
-    values
+/// An objective with all its details.
+pub(crate) fn objective(it: &ObjectiveView) -> Json {
+    let (of, entry) = (&it.objective, &it.objective.entry);
+    let burns = it.burns.iter().map(|burn| {
+        let state = match burn.holds {
+            Some(true) => "firing",
+            Some(false) => "ok",
+            None => "unknown",
+        };
+        json!({
+            "severity": burn.rate.severity, "long": burn.rate.long, "short": burn.rate.short, "burn_long": burn.long,
+            "burn_short": burn.short, "threshold": burn.rate.threshold(), "state": state,
+        })
+    });
+    json!({
+        "name": entry.name,
+        "report": entry.report,
+        "text": of.words(),
+        "objective": of.percent(),
+        "period": entry.period,
+        "covered_seconds": it.count.covered_secs,
+        "total": it.count.total,
+        "bad": it.count.bad(),
+        "exact": it.is_exact,
+        "budget_left": it.left,
+        "burn": burns.collect::<Vec<_>>(),
+    })
 }
 
-/// A row of table `alerts`.
-pub(super) fn row(alert: &Alert) -> Row {
-    let moment = |unix: u64| match unix {
-        0 => Value::Null,
-        unix => int(unix),
-    };
-    let (entry, episode) = (&alert.rule.entry, &alert.episode);
-    let keys: Vec<&str> = alert.key_texts().map(|it| name_or_empty(it.1)).collect();
-    vec![
-        text(&entry.name),
-        text(&entry.report),
-        text(keys.join(", ")),
-        text(episode.phase.name()),
-        moment(episode.since),
-        moment(episode.started),
-        moment(episode.ended),
-        text(&episode.reason),
-        float(episode.value),
-        text(alert.rule.threshold()),
-        text(&entry.severity),
-        text(json!(alert.labels).to_string()),
-        alert.silenced_by.map_or(Value::Null, int),
-        text(&alert.link),
-    ]
+/// The columns of table `slo`.
+pub(super) fn slo(it: &ObjectiveView) -> Json {
+    let mut row = objective(it);
+    row["slo"] = row["name"].take();
+    for (window, burn) in it.burn_windows {
+        row[format!("burn_{window}")] = burn.into();
+    }
+    let firing = it.firing.as_deref();
+    row["state"] = firing.map_or(it.quiet_state(), |_| "firing").into();
+    row["severity"] = firing.unwrap_or_default().into();
+    row
+}
+
+/// An alert with all its details.
+pub(crate) fn alert(alert: &Alert) -> Json {
+    let episode = &alert.episode;
+    let moment = |unix: u64| (unix > 0).then_some(unix);
+    let key = alert.key_texts().map(|(name, text)| (name.to_owned(), text.into()));
+    json!({
+        "alert": alert.rule.entry.name,
+        "report": alert.rule.entry.report,
+        "key": key.collect::<Map<String, Json>>(),
+        "state": episode.phase.name(),
+        "since": episode.since,
+        "started": moment(episode.started),
+        "ended": moment(episode.ended),
+        "reason": episode.reason,
+        "value": episode.value,
+        "value_text": alert.value_text(),
+        "threshold": alert.rule.threshold(),
+        "severity": alert.rule.entry.severity,
+        "labels": alert.labels,
+        "silenced_by": alert.silenced_by,
+        "page": alert.link,
+    })
+}
+
+/// The columns of table `alerts`.
+pub(super) fn row(of: &Alert) -> Json {
+    let mut row = alert(of);
+    let keys: Vec<&str> = of.key_texts().map(|it| name_or_empty(it.1)).collect();
+    row["row_key"] = keys.join(", ").into();
+    row
 }

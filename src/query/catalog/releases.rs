@@ -1,13 +1,12 @@
 //! Table `releases`, and the report that releases are counted from.
 
+use serde_json::{Value as Json, json};
+
 use super::report_set::CHANGES;
 use super::{Catalog, answering};
 use crate::query::error::QueryError;
-use crate::query::tables::{Row, float, int, text};
-use crate::release::verdict::Verdict;
 use crate::release::{REPORT, Release, definition};
 use crate::report::DefinedBy;
-use crate::value::Value;
 
 /// Latest requests that are searched for a tag.
 const LATEST: u64 = 1_000;
@@ -64,25 +63,12 @@ impl Catalog {
     }
 }
 
-/// A row of table `releases`.
-pub(super) fn row(it: &Release) -> Row {
-    let verdict = it.verdict.as_ref();
-    let of_verdict = |what: fn(&Verdict) -> Value<'static>| verdict.map_or(Value::Null, what);
-    vec![
-        text(&it.release),
-        int(it.first_seen),
-        int(it.last_seen),
-        Value::Float(it.share),
-        int(it.requests),
-        Value::Float(it.requests_per_second),
-        int(it.errors),
-        float(it.p50),
-        float(it.p95),
-        float(it.cpu),
-        float(it.memory),
-        of_verdict(|it| text(&it.result)),
-        of_verdict(|it| text(&it.against)),
-        of_verdict(|it| int(it.at)),
-        of_verdict(|it| text(&it.text)),
-    ]
+/// The columns of table `releases`.
+pub(super) fn row(it: &Release) -> Json {
+    let mut row = json!(it);
+    let verdict = row["verdict"].take();
+    let members =
+        [("verdict", "result"), ("against", "against"), ("judged", "at"), ("text", "text")];
+    members.into_iter().for_each(|(column, member)| row[column] = verdict[member].clone());
+    row
 }

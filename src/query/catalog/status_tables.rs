@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
 use super::{Catalog, alerts, answering, releases};
 use crate::grammar::FixedTable;
@@ -17,13 +17,12 @@ use crate::query::error::QueryError;
 use crate::query::question::{FollowStep, SampleQuestion};
 use crate::query::samples;
 use crate::query::tables::{
-    KIND, ReportStatus, Row, SAMPLES, StatusSnapshot, StatusTable, annotation, int, squid, text,
+    KIND, ReportStatus, Row, SAMPLES, StatusSnapshot, StatusTable, row_of, squid,
 };
 use crate::report::DefinedBy;
 use crate::report::definition::Pattern;
 use crate::series::Lines;
 use crate::telemetry::cpu;
-use crate::value::Column;
 
 impl Catalog {
     /// All of them, as listed.
@@ -77,24 +76,23 @@ impl Catalog {
     /// The rows of a table that needs no snapshot; `None` for others.
     fn rows_of(&self, table: FixedTable) -> Option<Vec<Row>> {
         let view = || self.alerts.view();
-        Some(match table {
+        let objects: Vec<Json> = match table {
             FixedTable::Alerts => view().alerts.iter().map(alerts::row).collect(),
             FixedTable::Slo => view().objectives.iter().map(alerts::slo).collect(),
             FixedTable::Releases => self.releases.all().iter().map(releases::row).collect(),
-            FixedTable::Annotation => {
-                let all = self.annotations.all();
-                all.iter().map(|it| annotation(it)).collect()
-            }
+            FixedTable::Annotation => self.annotations.all().iter().map(|it| json!(**it)).collect(),
             FixedTable::SquidSwap => {
                 let swaps = sums::swaps(self.squids(), self.secs());
-                swaps.iter().map(squid::swap).collect()
+                return Some(swaps.iter().map(squid::swap).collect());
             }
             FixedTable::SquidSavings => {
                 let savings = sums::savings(self.squids(), self.secs());
-                savings.iter().map(squid::saved).collect()
+                return Some(savings.iter().map(squid::saved).collect());
             }
             _ => return None,
-        })
+        };
+        let columns = table.columns(&self.defaults);
+        Some(objects.iter().map(|it| row_of(&columns, it)).collect())
     }
 
     /// The number of rows of a table, given the number of listed reports.
@@ -135,13 +133,8 @@ impl Catalog {
                 self.many_calls(&table, named.map(|(_, name)| &**name))
             }
             FixedTable::Status => {
-                let status = self.status();
-                let value = |column: Column| match &status[&column.name] {
-                    Json::String(build) => text(build.as_str()),
-                    count => int(count.as_u64().unwrap_or_default()),
-                };
-                let row = table.columns(&self.defaults).into_iter().map(value);
-                Ok(self.answer_of(&table, vec![row.collect()]))
+                let row = row_of(&table.columns(&self.defaults), &self.status().into());
+                Ok(self.answer_of(&table, vec![row]))
             }
             of => {
                 let rows = self.rows_of(of);

@@ -3,17 +3,18 @@
 //! Made from a [`StatusSnapshot`] on a front end's thread. There are as many rows as reports, which
 //! `REPORTS_MAX` bounds.
 
-use super::{ReportStatus, Row, StatusSnapshot, float, int, text};
+use serde_json::{Value as Json, json};
+
+use super::{ReportStatus, StatusSnapshot};
 use crate::report::definition::v1_kinds::Tags;
 use crate::report::definition::{Definition, Key, KeySource, Level};
-use crate::value::Value;
 
 /// Returns the path of a table in the notation of Pinba's server.
-fn table_path(report: &ReportStatus) -> Value<'static> {
-    text(format!("./pinba/{}", report.definition.name))
+fn table_path(report: &ReportStatus) -> String {
+    format!("./pinba/{}", report.definition.name)
 }
 
-pub(super) fn active_reports(look: &StatusSnapshot) -> Vec<Row> {
+pub(super) fn active_reports(look: &StatusSnapshot) -> Vec<Json> {
     let ids: Vec<String> = look.reports.iter().map(|it| id(&it.definition)).collect();
     let requests = look.merge.requests_merged.get();
     let per_packet = |secs: f64| (requests > 0).then(|| secs * 1e6 / requests as f64);
@@ -22,17 +23,17 @@ pub(super) fn active_reports(look: &StatusSnapshot) -> Vec<Row> {
             let own = id(&report.definition);
             let sharing = ids.iter().filter(|id| **id == own).count();
             let share = look.share_of(report);
-            vec![
-                text(own),
-                table_path(report),
-                text(report.definition.kind.name()),
-                text(grouping(&report.definition)),
-                int(report.rows),
-                float(share.and_then(|share| per_packet(share.user_secs))),
-                float(share.and_then(|share| per_packet(share.system_secs))),
-                int(sharing as u64),
-                text(flags(report)),
-            ]
+            json!({
+                "id": own,
+                "name": table_path(report),
+                "kind": report.definition.kind.name(),
+                "type": grouping(&report.definition),
+                "results_cnt": report.rows,
+                "ru_utime_per_packet": share.and_then(|share| per_packet(share.user_secs)),
+                "ru_stime_per_packet": share.and_then(|share| per_packet(share.system_secs)),
+                "use_cnt": sharing,
+                "flags": flags(report),
+            })
         })
         .collect()
 }
@@ -76,15 +77,11 @@ pub(super) fn flags(report: &ReportStatus) -> String {
     flags.collect::<Vec<&str>>().join(", ")
 }
 
-pub(super) fn v2_active(look: &StatusSnapshot) -> Vec<Vec<(&'static str, Value<'static>)>> {
+pub(super) fn v2_active(look: &StatusSnapshot) -> Vec<Json> {
     (1..).zip(look.listed()).map(|(id, report)| v2_report(look, id, report)).collect()
 }
 
-fn v2_report(
-    look: &StatusSnapshot,
-    id: u64,
-    report: &ReportStatus,
-) -> Vec<(&'static str, Value<'static>)> {
+fn v2_report(look: &StatusSnapshot, id: u64, report: &ReportStatus) -> Json {
     let (definition, usage, flow) = (&report.definition, &report.usage, &report.usage.flow);
     let share = look.share_of(report);
     let kind = match definition.level {
@@ -96,22 +93,22 @@ fn v2_report(
     // Ticks close on time, whether they counted anything or not.
     let since_tick_ms = look.mono_ms % usage.ticks.tick_ms;
     let tick_closed_ms = look.unix_ms.saturating_sub(since_tick_ms);
-    vec![
-        ("id", int(id)),
-        ("table_name", table_path(report)),
-        ("internal_name", text(definition.name.as_str())),
-        ("kind", text(kind)),
-        ("uptime", Value::Float(uptime_ms as f64 / 1000.0)),
-        ("time_window_sec", int(definition.window.as_secs())),
-        ("tick_count", int(usage.ticks.count)),
-        ("approx_row_count", int(report.rows)),
-        ("approx_mem_used", int(usage.heap_bytes as u64)),
-        ("packets_received", int(flow.requests_offered)),
-        ("packets_aggregated", int(flow.requests_counted)),
-        ("timers_scanned", int(flow.timers_offered)),
-        ("timers_aggregated", int(flow.timers_counted)),
-        ("ru_utime", float(share.map(|share| share.user_secs))),
-        ("ru_stime", float(share.map(|share| share.system_secs))),
-        ("last_tick_time", Value::Float(tick_closed_ms as f64 / 1000.0)),
-    ]
+    json!({
+        "id": id,
+        "table_name": table_path(report),
+        "internal_name": definition.name.as_str(),
+        "kind": kind,
+        "uptime": uptime_ms as f64 / 1000.0,
+        "time_window_sec": definition.window.as_secs(),
+        "tick_count": usage.ticks.count,
+        "approx_row_count": report.rows,
+        "approx_mem_used": usage.heap_bytes as u64,
+        "packets_received": flow.requests_offered,
+        "packets_aggregated": flow.requests_counted,
+        "timers_scanned": flow.timers_offered,
+        "timers_aggregated": flow.timers_counted,
+        "ru_utime": share.map(|share| share.user_secs),
+        "ru_stime": share.map(|share| share.system_secs),
+        "last_tick_time": tick_closed_ms as f64 / 1000.0,
+    })
 }

@@ -2,11 +2,12 @@
 //!
 //! Made from a [`StatusSnapshot`] on a front end's thread.
 
-use super::{StatusSnapshot, float, int, text};
+use serde_json::{Value as Json, json};
+
+use super::StatusSnapshot;
 use crate::input::record::RejectReason;
 use crate::telemetry::SocketCounters;
 use crate::telemetry::cpu::CpuTimes;
-use crate::value::Value;
 
 /// Name and version, as `build_string` shows it.
 pub(in crate::query) const BUILD: &str = concat!("pinbad ", env!("CARGO_PKG_VERSION"));
@@ -25,30 +26,30 @@ pub(in crate::query) fn refusals(sockets: &SocketCounters) -> (u64, u64) {
 }
 
 /// Returns pinba2's counters, those that have a counterpart here.
-pub(super) fn v2_stats(look: &StatusSnapshot) -> Vec<(&'static str, Value<'static>)> {
+pub(super) fn v2_stats(look: &StatusSnapshot) -> Json {
     let sockets = &look.sockets;
     let (undecodable, not_accepted) = refusals(sockets);
-    let user = |cpu: Option<CpuTimes>| float(cpu.map(|cpu| cpu.user_secs));
-    let system = |cpu: Option<CpuTimes>| float(cpu.map(|cpu| cpu.system_secs));
-    vec![
-        ("uptime", Value::Float(look.uptime_secs())),
-        ("ru_utime", user(look.process_cpu)),
-        ("ru_stime", system(look.process_cpu)),
-        ("udp_recv_total", int(sockets.batches_received.get())),
-        ("udp_recv_bytes", int(sockets.received_bytes.get())),
-        ("udp_recv_packets", int(sockets.datagrams_received.get())),
-        ("udp_packet_decode_err", int(undecodable)),
-        ("udp_packet_send_total", int(sockets.requests_pushed.get())),
-        ("udp_packet_send_err", int(sockets.requests_overwritten.get())),
-        ("udp_ru_utime", user(look.receivers_cpu)),
-        ("udp_ru_stime", system(look.receivers_cpu)),
-        ("repacker_recv_packets", int(sockets.requests_decoded.get())),
-        ("repacker_packet_validate_err", int(not_accepted)),
-        ("coordinator_ru_utime", user(look.merger_cpu)),
-        ("coordinator_ru_stime", system(look.merger_cpu)),
-        ("dictionary_size", int(look.strings.0)),
-        ("dictionary_mem_strings", int(look.strings.1)),
-        ("version_info", text(env!("CARGO_PKG_VERSION"))),
-        ("build_string", text(BUILD)),
-    ]
+    let user = |cpu: Option<CpuTimes>| cpu.map(|cpu| cpu.user_secs);
+    let system = |cpu: Option<CpuTimes>| cpu.map(|cpu| cpu.system_secs);
+    json!({
+        "uptime": look.uptime_secs(),
+        "ru_utime": user(look.process_cpu),
+        "ru_stime": system(look.process_cpu),
+        "udp_recv_total": sockets.batches_received.get(),
+        "udp_recv_bytes": sockets.received_bytes.get(),
+        "udp_recv_packets": sockets.datagrams_received.get(),
+        "udp_packet_decode_err": undecodable,
+        "udp_packet_send_total": sockets.requests_pushed.get(),
+        "udp_packet_send_err": sockets.requests_overwritten.get(),
+        "udp_ru_utime": user(look.receivers_cpu),
+        "udp_ru_stime": system(look.receivers_cpu),
+        "repacker_recv_packets": sockets.requests_decoded.get(),
+        "repacker_packet_validate_err": not_accepted,
+        "coordinator_ru_utime": user(look.merger_cpu),
+        "coordinator_ru_stime": system(look.merger_cpu),
+        "dictionary_size": look.strings.0,
+        "dictionary_mem_strings": look.strings.1,
+        "version_info": env!("CARGO_PKG_VERSION"),
+        "build_string": BUILD,
+    })
 }
