@@ -49,7 +49,7 @@ pub(super) fn start(
 }
 
 fn run(catalog: &Catalog, tags: &[String], file: Option<&Document>, stop: &Shutdown) {
-    let mut looked_for = preferred(tags, catalog.releases().tag().as_deref());
+    let mut looked_for = preferred(tags, catalog.releases.tag().as_deref());
     for turn in 1_u64.. {
         if !looked_for.is_empty()
             && turn.is_multiple_of(LOOK)
@@ -76,7 +76,7 @@ fn preferred<'a>(tags: &'a [String], in_use: Option<&str>) -> &'a [String] {
 /// Counts by a tag that is sent; or says that it is sent while another one is in use. Returns those
 /// to look for from then on.
 fn found<'a>(catalog: &Catalog, tags: &'a [String], tag: &str) -> &'a [String] {
-    if let Some(in_use) = catalog.releases().tag() {
+    if let Some(in_use) = catalog.releases.tag() {
         warn!(
             tag,
             in_use,
@@ -98,14 +98,14 @@ fn found<'a>(catalog: &Catalog, tags: &'a [String], tag: &str) -> &'a [String] {
 }
 
 fn take_turn(catalog: &Catalog, file: Option<&Document>, is_last: bool) {
-    for began in catalog.releases().judge_due() {
+    for began in catalog.releases.judge_due() {
         let text = began.text.clone();
         info!(text, "A release is running.");
-        if let Err(error) = catalog.annotations().add(began) {
+        if let Err(error) = catalog.annotations.add(began) {
             warn!(%error, text, "Cannot annotate a release.");
         }
     }
-    let saved = file.map(|file| catalog.releases().save(file, is_last));
+    let saved = file.map(|file| catalog.releases.save(file, is_last));
     if let Some(Err(error)) = saved {
         warn!(%error, "Cannot save the state of releases; will retry after the next change.");
     }

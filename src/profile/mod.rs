@@ -164,7 +164,7 @@ impl Profile {
         let pool = POOL.lock(&self.pool);
         let held = readings! {
             Gauge sample_rows = pool.len(), "Samples of PHP's functions that are kept.";
-            Gauge sample_rows_max = pool.samples_max(), "How many samples fit (profile.pool_size).";
+            Gauge sample_rows_max = pool.samples_max, "How many samples fit (profile.pool_size).";
         };
         drop(pool);
         groups.chain([Group::new(Place::Object("profile"), held)]).collect()

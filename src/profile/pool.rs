@@ -237,7 +237,8 @@ type Map = HashMap<Box<[u8]>, u32, RandomState>;
 /// The pool of samples.
 #[derive(Debug)]
 pub struct Pool {
-    samples_max: usize,
+    /// Maximum number of samples.
+    pub(super) samples_max: usize,
     sealed: VecDeque<Arc<Segment>>,
     open: Segment,
     index: Index,
@@ -281,11 +282,6 @@ impl Pool {
     /// Returns the number of samples.
     pub(crate) const fn len(&self) -> usize {
         self.samples
-    }
-
-    /// Returns the maximum number of samples.
-    pub(crate) const fn samples_max(&self) -> usize {
-        self.samples_max
     }
 
     /// Removes all samples; numbering continues.

@@ -68,9 +68,12 @@ const MERGER_SILENT_MS_MAX: u64 = 5_000;
 /// The data behind all answers.
 #[derive(Debug)]
 pub struct Catalog {
-    live: SharedLive,
-    clock: Arc<dyn Clock>,
-    defaults: Defaults,
+    /// Pools and reports.
+    pub live: SharedLive,
+    /// The clock.
+    pub clock: Arc<dyn Clock>,
+    /// Defaults of definitions.
+    pub defaults: Defaults,
     /// Reader of raw rows, if any are kept.
     raw: Option<RawReader>,
     status: Status,
@@ -92,9 +95,11 @@ pub struct Catalog {
     shared_readings: Mutex<Vec<common_columns::SharedReading>>,
     /// The size of table `many_calls`.
     many_calls: Mutex<many_calls::Counted>,
-    annotations: Annotations,
+    /// The annotations.
+    pub annotations: Annotations,
     alerts: Arc<Alerts>,
-    releases: Releases,
+    /// The releases.
+    pub releases: Releases,
     /// Imports logs into history.
     importer: Option<Importer>,
     refill: RwLock<Option<Arc<Refill>>>,
@@ -252,24 +257,12 @@ impl Catalog {
         Some(self.table_named(name)?.create_table(name, &self.defaults))
     }
 
-    /// Pools and reports, for row-by-row readers.
-    pub fn live(&self) -> &SharedLive {
-        &self.live
-    }
-
     /// Whether the merger has run recently.
     pub fn merger_runs(&self) -> bool {
         let silent_ms = self.clock.mono_ms().saturating_sub(self.pulse.last_ms());
         silent_ms <= MERGER_SILENT_MS_MAX + self.status.gathering_period_ms()
     }
 
-    /// Defaults of definitions.
-    pub fn defaults(&self) -> &Defaults {
-        &self.defaults
-    }
-}
-
-impl Catalog {
     /// The daemon's counters: the legacy columns of table `status` first, in order, then its own.
     /// `datagrams_invalid` and the like are objects by reason; `sockets` is an array with an object
     /// per socket.
@@ -289,24 +282,9 @@ impl Catalog {
         Some(sources.list(limit, self.clock.mono_ms()))
     }
 
-    /// The clock.
-    pub fn clock(&self) -> &Arc<dyn Clock> {
-        &self.clock
-    }
-
     /// The wall clock, milliseconds since 1970.
     pub fn unix_ms(&self) -> u64 {
         self.clock.unix_ms()
-    }
-
-    /// The releases.
-    pub fn releases(&self) -> &Releases {
-        &self.releases
-    }
-
-    /// The annotations.
-    pub fn annotations(&self) -> &Annotations {
-        &self.annotations
     }
 
     /// All reports, in the order in which they were defined.

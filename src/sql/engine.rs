@@ -169,7 +169,7 @@ impl Engine {
     /// The context of a query: the engine's settings, and a snapshot of the rows once it reads any.
     pub(super) fn context(&self) -> Arc<TaskContext> {
         let state = &self.0.state;
-        let snapshot = Arc::new(Snapshot::new(self.0.catalog.live()));
+        let snapshot = Arc::new(Snapshot::new(&self.0.catalog.live));
         let config = state.config().clone().with_extension(snapshot);
         let (id, runtime) = (String::new(), Arc::clone(state.runtime_env()));
         // A plan contains its functions; the lists of all functions, hundreds of them, only serve

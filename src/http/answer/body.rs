@@ -106,7 +106,7 @@ impl RowBody {
         let mut ready = Vec::new();
         let mut headers = HeaderMap::new();
         let mut end = Vec::new();
-        if writer.format() == Format::Json {
+        if writer.format == Format::Json {
             ready = head.to_string().into_bytes();
             ready.pop();
             ready.extend_from_slice(b",\"rows\":");
@@ -127,7 +127,7 @@ impl RowBody {
             }
         }
         writer.start(&mut ready);
-        let arrow = (writer.format() == Format::Arrow).then(|| {
+        let arrow = (writer.format == Format::Arrow).then(|| {
             let columns = writer.columns().collect();
             let arrow = ArrowRows::new(table.as_ref(), columns, &mut ready, &mut end);
             arrow.expect("a schema of numbers and texts can be written")
@@ -144,7 +144,7 @@ impl RowBody {
 
     /// The response. One that is not whole holds the permit until it is sent or abandoned.
     pub(in crate::http) fn into_response(self, permit: Permit) -> Response<Body> {
-        let format = self.source.writer.format();
+        let format = self.source.writer.format;
         let headers = self.headers.clone();
         let body = if self.is_whole() { Body::from(self.ready) } else { self.stream(permit) };
         let mut response = format.response(body);

@@ -82,7 +82,7 @@ pub(in crate::http) type Member = Box<dyn Fn(&mut Vec<u8>, usize) + Send + Sync>
 
 /// Writes rows of some columns in one format.
 pub(in crate::http) struct RowWriter {
-    format: Format,
+    pub(super) format: Format,
     /// The bytes before the rows: the array's bracket; in CSV the names of the columns.
     start: Vec<u8>,
     /// The columns to show, by number, with the bytes before each value.
@@ -153,11 +153,6 @@ impl RowWriter {
             columns[column] = kind.map(|kind| (kind, start));
         }
         TableRows { table, rows, columns, numbers }
-    }
-
-    /// The format.
-    pub(in crate::http) const fn format(&self) -> Format {
-        self.format
     }
 
     /// The columns to show, by number.

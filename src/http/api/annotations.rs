@@ -32,7 +32,7 @@ pub(in crate::http) async fn list(State(app): State<Arc<App>>, mut params: Param
     params.finish()?;
     let body = app.query(move |source| {
         let (from, to) = span.ends(source.unix_ms())?;
-        let mut found = source.annotations().within(&(from.unwrap_or(0)..=to.unwrap_or(u64::MAX)));
+        let mut found = source.annotations.within(&(from.unwrap_or(0)..=to.unwrap_or(u64::MAX)));
         found.retain(|it| tag.as_deref().is_none_or(|tag| it.tags().any(|of| of == tag)));
         let rows: Vec<Json> = found.iter().rev().take(limit).map(|it| row(it)).collect();
         Ok(json!({"total_rows": found.len(), "rows": rows}))
@@ -52,7 +52,7 @@ pub(in crate::http) async fn create(
     made.author = author.map(|name| name.to_string());
     let body = app.query(move |source| {
         made.time = time.unwrap_or_else(|| source.unix_ms() / 1_000);
-        let annotations = source.annotations();
+        let annotations = &source.annotations;
         let mut row = row(&*annotations.add(made).map_err(not_kept)?);
         row["persistent"] = annotations.persistent().into();
         Ok(row)
@@ -69,7 +69,7 @@ pub(in crate::http) async fn remove(
 ) -> Answer {
     let id = params::id(&id)?;
     let body = app.query(move |source| {
-        let annotations = source.annotations();
+        let annotations = &source.annotations;
         match annotations.remove(id).map_err(not_kept)? {
             true => Ok(json!({"deleted": id, "persistent": annotations.persistent()})),
             false => Err(Problem::not_found(format!("there is no annotation {id}"))),

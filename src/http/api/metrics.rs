@@ -28,7 +28,7 @@ pub(in crate::http) async fn read(
     let text = app
         .query(move |source| {
             let traced = match format {
-                Format::OpenMetrics => exemplars::newest(source.live(), source.clock()),
+                Format::OpenMetrics => exemplars::newest(&source.live, &source.clock),
                 Format::Classic => Vec::new(),
             };
             Ok(metrics.write(status, format, traced))

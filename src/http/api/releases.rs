@@ -12,7 +12,7 @@ use crate::http::params::NoParams;
 /// `GET /api/v1/releases`
 pub(in crate::http) async fn list(State(app): State<Arc<App>>, _: NoParams) -> Answer {
     let body = app.query(|source| {
-        let releases = source.releases();
+        let releases = &source.releases;
         Ok(json!({"tag": releases.tag(), "rows": releases.all()}))
     });
     ok(body.await?)

@@ -399,7 +399,7 @@ impl<'a> History<'a> {
 
     /// The newest annotations of a span.
     fn marks(&self, span: &Range<u64>) -> Vec<Mark> {
-        let noted = self.source.annotations().within(&(span.start..=span.end));
+        let noted = self.source.annotations.within(&(span.start..=span.end));
         let newest = noted.iter().rev().take(MARKS_MAX);
         let mark = |it: &Arc<Annotation>| Mark {
             time: it.time as f64,

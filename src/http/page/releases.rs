@@ -16,7 +16,7 @@ const VERDICTS_MAX: usize = 5;
 /// `GET /releases`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
-    let (releases, tag) = (view.source.releases().all(), view.source.releases().tag());
+    let (releases, tag) = (view.source.releases.all(), view.source.releases.tag());
     let numbers = ["Share", "Requests", "Req/s", "Errors", "p50", "p95", "CPU", "Memory"];
     let mut heads = Head::list(&["Release", "First seen", "Last seen"], &numbers);
     heads.push(Head::text("Verdict"));
@@ -48,7 +48,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 /// Renders the last verdict for the overview, in one line, or after a rollback what is running;
 /// nothing if there is neither.
 pub(super) fn in_short(view: &View<'_>) -> Markup {
-    let releases = view.source.releases().all();
+    let releases = view.source.releases.all();
     let back = releases.iter().find_map(|it| Some((it, it.back_since()?)));
     if let Some((release, since)) = back {
         return html! { p.note { a href=(view.time.link("/releases", [])) { "Release " (visible(&release.release)) } " again since " (view.time.moment(since)) } };

@@ -114,7 +114,7 @@ fn absent(app: &App) -> Vec<&'static str> {
         ("/squid", source.knows_squid()),
         ("/profile", source.has_samples()),
         ("/alerts", !app.settings.alerts.rules().is_empty()),
-        ("/releases", source.releases().tag().is_some()),
+        ("/releases", source.releases.tag().is_some()),
     ];
     optional.into_iter().filter(|(_, is_there)| !is_there).map(|(path, _)| path).collect()
 }

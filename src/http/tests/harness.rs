@@ -217,7 +217,7 @@ impl Server {
 
     /// Requests in memory.
     pub(super) fn requests(&self) -> usize {
-        self.catalog.live().read().pool.requests.len()
+        self.catalog.live.read().pool.requests.len()
     }
 
     /// Asks the server to stop, without waiting for it.

@@ -224,7 +224,7 @@ mod tests {
     fn what_is_out_of_date_goes_when_anything_is_read() {
         let catalog = crate::fuzz::live::catalog();
         let all: Vec<Arc<Definition>> = {
-            let live = catalog.live().read();
+            let live = catalog.live.read();
             let entries = live.reports.iter();
             entries.map(|entry| Arc::clone(&entry.definition)).collect()
         };
@@ -235,13 +235,13 @@ mod tests {
         let gone = Arc::downgrade(&first[0]);
         let (rows, covered_secs) = (first[1].totals.as_ptr(), first[1].covered_secs);
         drop(first);
-        catalog.live().write().advance(3_000);
+        catalog.live.write().advance(3_000);
         let later = read(&all[1]);
         assert_eq!(later.totals.as_ptr(), rows, "time alone changes no row");
         assert_eq!(later.covered_secs, covered_secs + 2);
         drop(later);
         assert!(gone.upgrade().is_some());
-        catalog.live().write().advance(60_000);
+        catalog.live.write().advance(60_000);
         read(&all[1]);
         assert_eq!(names(&catalog.readings.lock()), [all[1].name.as_str()]);
         assert!(gone.upgrade().is_none());

@@ -83,7 +83,7 @@ fn view(catalog: &Catalog, name: &str) -> Option<View> {
     }
     let mut tables = TABLES.into_iter();
     if let Some(table) = tables.find(|table| table.eq_ignore_ascii_case(name)) {
-        let columns = FixedTable::raw(table)?.columns(catalog.defaults());
+        let columns = FixedTable::raw(table)?.columns(&catalog.defaults);
         return Some(View::live(table, &declared::schema(table, &columns)));
     }
     let mut datasets = datasets(catalog).into_iter();

@@ -131,7 +131,7 @@ pub(super) fn own_name(catalog: &Catalog, name: &str) -> Option<String> {
             return Some(name.to_owned());
         }
     }
-    let live = answering(catalog.live());
+    let live = answering(&catalog.live);
     let mut names = live.reports.iter().map(|entry| &entry.definition.name);
     names.find(|own| own.to_lowercase() == lower).cloned()
 }

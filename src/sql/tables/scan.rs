@@ -181,7 +181,7 @@ fn expected(
     fetch: Option<usize>,
 ) -> (usize, bool) {
     let ids = table.rows;
-    let requests = answering(table.catalog.live()).pool.requests.len().max(1);
+    let requests = answering(&table.catalog.live).pool.requests.len().max(1);
     // Two tags per timer are usual.
     let rows_of_id = match of {
         FixedTable::TimerTag => 2,

@@ -60,7 +60,7 @@ impl Pools {
         for packet in packets {
             self.decoder.decode(packet, self.unix_secs, &mut records).expect("a valid packet");
         }
-        let mut live = self.catalog.live().write();
+        let mut live = self.catalog.live.write();
         live.advance(self.now_ms);
         live.merge(&records, self.now_ms);
     }

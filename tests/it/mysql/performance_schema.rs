@@ -254,7 +254,7 @@ fn a_merger_that_stands_still_is_found() {
         // Again each time: other daemons of this process switch instruments when they start.
         let on = "UPDATE performance_schema.setup_instruments SET ENABLED = 'YES', TIMED = 'YES'";
         client.assert_done(on);
-        let held = here.catalog().live().read();
+        let held = here.catalog().live.read();
         let found = (0..100).any(|_| client.number(stuck) > 0);
         drop(held);
         if found { Ok(()) } else { Err("it does not wait") }
