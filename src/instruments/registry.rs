@@ -11,6 +11,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::RwLock;
+use regex::Regex;
 use tracing::warn;
 
 use super::timers::{TimerName, Timers};
@@ -183,7 +184,7 @@ pub struct Registry {
     /// The timers.
     pub timers: Timers,
     classes: [Registered; Class::COUNT],
-    enabled: RwLock<Vec<String>>,
+    enabled: RwLock<Vec<(Regex, bool)>>,
     consumers: AtomicU32,
     /// Consumers that are on together with all consumers they depend on.
     pub(super) effective: AtomicU32,
@@ -200,7 +201,7 @@ pub(crate) fn registry() -> Option<&'static Registry> {
 /// process sets the sizes.
 pub(super) fn start(settings: &Settings, instruments: &[&'static Instrument]) {
     let registry = REGISTRY.get_or_init(|| Registry::new(settings));
-    registry.enabled.write().clone_from(&settings.enabled);
+    registry.set_enabled(settings);
     for instrument in instruments {
         registry.register(instrument);
     }
@@ -237,6 +238,10 @@ impl Registry {
         };
         registry.set_consumers(registry.consumers.load(Ordering::Relaxed));
         registry
+    }
+
+    fn set_enabled(&self, settings: &Settings) {
+        *self.enabled.write() = settings.enabled.iter().filter_map(|it| pattern(it)).collect();
     }
 
     /// Registers an instrument and returns its key; 0 if there is no room.
@@ -317,11 +322,9 @@ impl Registry {
 
     /// Returns whether the configuration switches a name on, and whether timed.
     fn wanted(&self, name: &str) -> (bool, bool) {
-        let wanted = self.enabled.read().iter().rev().find_map(|pattern| {
-            let (like_name, how) = pattern.split_once('=').unwrap_or((pattern, "timed"));
-            like(name, like_name).then_some((true, how != "counted"))
-        });
-        wanted.unwrap_or_default()
+        let enabled = self.enabled.read();
+        let wanted = enabled.iter().rev().find(|(names, _)| names.is_match(name));
+        wanted.map_or((false, false), |(_, is_timed)| (true, *is_timed))
     }
 
     /// Returns the consumers in order, and whether each is switched on.
@@ -408,20 +411,12 @@ impl Kind {
     }
 }
 
-/// Matches a name as LIKE does: `%` and `_`.
-fn like(name: &str, pattern: &str) -> bool {
-    fn matches(name: &[u8], pattern: &[u8]) -> bool {
-        match (pattern, name) {
-            ([b'%', rest @ ..], _) => (0..=name.len()).any(|at| matches(&name[at..], rest)),
-            ([b'_', rest @ ..], [_, name @ ..]) => matches(name, rest),
-            ([first, rest @ ..], [next, name @ ..]) => {
-                first.eq_ignore_ascii_case(next) && matches(name, rest)
-            }
-            ([], _) => name.is_empty(),
-            (_, []) => false,
-        }
-    }
-    matches(name.as_bytes(), pattern.as_bytes())
+/// Parses an entry of [`Settings::enabled`]: the names that are like its pattern, and whether they
+/// are timed.
+fn pattern(entry: &str) -> Option<(Regex, bool)> {
+    let (like, how) = entry.split_once('=').unwrap_or((entry, "timed"));
+    let names = regex::escape(like).replace('%', ".*").replace('_', ".");
+    Some((Regex::new(&format!("(?is)^{names}$")).ok()?, how != "counted"))
 }
 
 #[cfg(test)]
@@ -438,7 +433,8 @@ mod tests {
             ("idle", "idle", true),
             ("idle", "%/%", false),
         ] {
-            assert_eq!(like(name, pattern), wanted, "{name} {pattern}");
+            let (names, is_timed) = super::pattern(pattern).unwrap();
+            assert_eq!((names.is_match(name), is_timed), (wanted, true), "{name} {pattern}");
         }
     }
 
@@ -453,7 +449,7 @@ mod tests {
             classes_max: [2; CLASSES_SET],
         };
         let registry = Registry::new(&settings);
-        registry.enabled.write().clone_from(&settings.enabled);
+        registry.set_enabled(&settings);
         assert_eq!(FIRST.place(), None);
         let keys = [&FIRST, &AGAIN, &SECOND, &THIRD].map(|it| registry.register(it));
         assert_eq!(keys, [1, 1, 2, 0]);
