@@ -295,7 +295,7 @@ impl World {
         reader.poll(|second, missed| {
             seen.take(second, missed);
             fold.take_rows(second, missed, |rows| second.read(&mut [rows]));
-            metrics.take(second);
+            metrics.take_rows(|rows| second.read(&mut [rows]));
             minute_rows.take_rows(second, missed, |rows| second.read(&mut [rows]));
         });
     }

@@ -30,7 +30,7 @@ use self::exemplars::Traced;
 use self::otlp::Push;
 use self::rows::Rows;
 use crate::alert::Alerts;
-use crate::delta::{RowReader, Second};
+use crate::delta::RowReader;
 use crate::report::Watchlist;
 use crate::telemetry::reading::{Group, SeriesCounts};
 
@@ -93,13 +93,8 @@ impl Metrics {
         Self { unscraped, ..self }
     }
 
-    /// Counts a second; called by the series thread.
-    pub fn take(&self, second: &Second) {
-        self.take_rows(|rows| second.read(&mut [rows]));
-    }
-
     /// Counts the rows of a second, provided by `read`, under one hold of the lock: a scrape sees
-    /// the second in all reports or in none.
+    /// the second in all reports or in none. Called by the series thread.
     pub fn take_rows(&self, read: impl FnOnce(&mut dyn RowReader)) {
         let mut rows = self.rows.write();
         rows.follow();

@@ -49,7 +49,7 @@ fn the_crate_reads_every_field() {
     let mut bodies = bodies(false);
     let kind = PointKind::Histogram;
     let durations = bodies.metric("durations".to_owned(), "Request times", "s", kind);
-    let (start, time) = INTERVAL.times(500);
+    let [start, time] = [500, INTERVAL.end_ms].map(|ms| ms * 1_000_000);
     let point = HistogramPoint {
         attributes: vec![
             KeyValue::text("http.route", "/a"),
