@@ -163,14 +163,15 @@ impl OpenHistory {
     /// Adds the importer of logs and the refill to the catalog.
     pub(super) fn attach_to(
         &mut self,
-        catalog: Catalog,
+        mut catalog: Catalog,
         config: &Config,
         rule_counters: &Arc<RuleCounters>,
         refill: Option<Refill>,
     ) -> Catalog {
         let writer = self.writer.as_ref();
-        let importer = writer.map(|writer| Importer::new(config, rule_counters, writer));
-        catalog.importing(importer).refilled_by(refill)
+        catalog.importer = writer.map(|writer| Importer::new(config, rule_counters, writer));
+        *catalog.refill.get_mut() = refill.map(Arc::new);
+        catalog
     }
 
     /// The status, with that of history.

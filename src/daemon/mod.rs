@@ -233,11 +233,11 @@ impl Daemon {
             startup::begin(settings, config, &mut live.write(), &*clock, rollup, followers)?;
         let metrics = metrics.without(Arc::clone(&counters.unscraped));
         let catalog = history.attach_to(catalog, config, &rule_counters, refill);
-        let catalog = catalog.keeping(definitions.tables, annotations, followers, state);
-        let catalog = Arc::new(match metrics.push() {
-            Some(push) => catalog.pushing(Arc::clone(&push.troubles)),
-            None => catalog,
-        });
+        let mut catalog = catalog.keeping(definitions.tables, annotations, followers, state);
+        if let Some(push) = metrics.push() {
+            catalog.status.pushing = Arc::clone(&push.troubles);
+        }
+        let catalog = Arc::new(catalog);
         let served = Served {
             config,
             catalog: &catalog,

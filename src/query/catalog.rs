@@ -76,7 +76,7 @@ pub struct Catalog {
     pub defaults: Defaults,
     /// Reader of raw rows, if any are kept.
     raw: Option<RawReader>,
-    status: Status,
+    pub(crate) status: Status,
     pulse: Arc<Pulse>,
     /// Serializes changes to the set of reports, and saves them: `None` without `state.dir`, and
     /// while the daemon stops.
@@ -101,8 +101,9 @@ pub struct Catalog {
     /// The releases.
     pub releases: Releases,
     /// Imports logs into history.
-    importer: Option<Importer>,
-    refill: RwLock<Option<Arc<Refill>>>,
+    pub importer: Option<Importer>,
+    /// Rows that replace lost counts.
+    pub refill: RwLock<Option<Arc<Refill>>>,
     /// The file `running`, which records the missing spans for the start after a kill. Locked while
     /// `refill` changes.
     pub(crate) mark: Mutex<Option<RunningMark>>,
@@ -143,11 +144,6 @@ impl Catalog {
         }
     }
 
-    /// Adds an importer of logs.
-    pub fn importing(self, importer: Option<Importer>) -> Self {
-        Self { importer, ..self }
-    }
-
     /// Adds what the daemon keeps beside its data: the tables on itself, annotations, alerts and
     /// releases; and a place to save changes.
     pub fn keeping(
@@ -166,12 +162,6 @@ impl Catalog {
             changes: Mutex::new(state),
             ..self
         }
-    }
-
-    /// Also shows what is wrong with a push over OTLP.
-    pub fn pushing(mut self, troubles: Arc<Mutex<[Option<String>; 2]>>) -> Self {
-        self.status.pushing = troubles;
-        self
     }
 
     /// With the report that was probably meant by one that there is not. Takes the lock: nobody
@@ -241,7 +231,7 @@ impl Catalog {
         }
         drop(live);
         let table = self.table_named(name)?;
-        let rows = self.table_rows(&table, self.reports_listed());
+        let rows = self.table_rows(&table);
         Some((table.columns(&self.defaults), rows))
     }
 
@@ -463,7 +453,7 @@ impl Catalog {
         for source in self.squids() {
             source.sums.lock().clear();
         }
-        self.readings.lock().clear();
+        *self.readings.lock() = Readings::default();
         self.shared_readings.lock().clear();
         let mut mark = self.mark.lock();
         *self.refill.write() = None;

@@ -121,11 +121,11 @@ pub(crate) fn moved(wide: &Range<u64>, asked: &Range<u64>, before: &Range<u64>) 
 
 /// A question about metrics of a row over a span of the past.
 #[derive(Debug, Clone)]
-pub struct LineQuestion {
+pub struct LineQuestion<M = Metric> {
     /// A text for each key; `None` for the total.
     pub key: Option<Vec<String>>,
     /// The metrics, one line each.
-    pub metrics: Vec<Metric>,
+    pub metrics: Vec<M>,
     /// Unix seconds.
     pub span: Range<u64>,
     /// Seconds from point to point.
@@ -134,18 +134,8 @@ pub struct LineQuestion {
     pub whose: Whose,
 }
 
-/// A question about metrics of a row in a report over samples.
-#[derive(Debug, Clone)]
-pub struct SampleQuestion<'a> {
-    /// A text for each key; `None` for the total.
-    pub key: Option<&'a [String]>,
-    /// The metrics, one line each.
-    pub metrics: &'a [&'static SampleMetric],
-    /// Unix seconds.
-    pub span: Range<u64>,
-    /// Seconds from point to point.
-    pub step: u64,
-}
+/// A question about metrics of a row in a report over samples, which are this daemon's own.
+pub type SampleQuestion = LineQuestion<&'static SampleMetric>;
 
 /// Raw requests that are asked for.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -169,14 +169,6 @@ impl StatusTable {
         keys.collect()
     }
 
-    /// The number of rows of a table over a snapshot, given the number of listed reports.
-    pub fn rows(&self, reports: usize) -> usize {
-        match self.table {
-            FixedTable::ActiveReports | FixedTable::V2Active => reports,
-            _ => 1,
-        }
-    }
-
     /// The rows of a table over a snapshot.
     pub fn read(&self, look: &StatusSnapshot, defaults: &Defaults) -> Vec<Row> {
         let rows = match self.table {
@@ -255,11 +247,6 @@ impl StatusSnapshot {
     /// The reports with a row: histogram views are another view of one of them.
     fn listed(&self) -> impl Iterator<Item = &ReportStatus> {
         self.reports.iter().filter(|report| !report.definition.layout.is_histogram_view())
-    }
-
-    /// Seconds since the daemon started.
-    fn uptime_secs(&self) -> f64 {
-        self.mono_ms.saturating_sub(self.started_ms) as f64 / 1000.0
     }
 
     /// A report's share of the merger's processor time.

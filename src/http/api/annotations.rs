@@ -79,13 +79,9 @@ pub(in crate::http) async fn remove(
 }
 
 fn row(annotation: &Annotation) -> Json {
-    json!({
-        "id": annotation.id,
-        "time": annotation.time,
-        "text": annotation.text,
-        "tags": annotation.tags().collect::<Vec<_>>(),
-        "author": annotation.author,
-    })
+    let mut row = json!(annotation);
+    row["tags"] = annotation.tags().collect();
+    row
 }
 
 fn not_kept(error: StateError) -> Problem {

@@ -150,10 +150,11 @@ impl Query {
         }
         let (from, to) = self.ends(now_ms)?;
         let (span, step) = self.steps(from, to, now_ms / 1_000)?;
-        let question = SampleQuestion { key: key.as_deref(), metrics: &[metric], span, step };
+        let shown = key.as_ref().map(|key| named(&report.keys, key, &report.columns));
+        let metrics = vec![metric];
+        let question = SampleQuestion { key, metrics, span, step, whose: Whose::Own };
         let lines = source.sample_lines(&report.name, &question)?;
-        let key = key.map(|key| named(&report.keys, &key, &report.columns));
-        Ok(body(&report.name, key, (metric.0, metric.1), lines))
+        Ok(body(&report.name, shown, (metric.0, metric.1), lines))
     }
 
     /// The series of a span from history, and of the one that it is compared with: both in steps of

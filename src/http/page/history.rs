@@ -23,7 +23,7 @@ use crate::http::error::Problem;
 use crate::http::params::{Params, pairs};
 use crate::profile::report::METRICS;
 use crate::query::catalog::Catalog;
-use crate::query::question::{LineQuestion, SampleQuestion};
+use crate::query::question::{LineQuestion, SampleQuestion, Whose};
 use crate::series::{Coverage, Lines, Metric, Series};
 use crate::state::annotations::Annotation;
 
@@ -350,10 +350,11 @@ impl<'a> History<'a> {
         let (_, secs, step) = self.reach();
         let (key, now) = (self.key(), self.source.unix_ms() / 1_000);
         let question = SampleQuestion {
-            key: key.as_deref(),
-            metrics: &metrics,
+            key,
+            metrics,
             span: now.saturating_sub(secs)..now,
             step,
+            whose: Whose::Own,
         };
         let found = self.source.sample_lines(self.report, &question);
         let found = found.map_err(|why| why.to_string())?;

@@ -36,12 +36,6 @@ pub(super) struct SharedReading {
     reading: Arc<Reading>,
 }
 
-impl SharedReading {
-    fn answer(&self) -> ReportAnswer {
-        answer(&self.definition, &self.reading, &[], self.as_of_ms)
-    }
-}
-
 impl Catalog {
     /// The reports in these columns. Concurrent callers wait and share the result.
     pub(super) fn in_columns(
@@ -96,7 +90,7 @@ impl Catalog {
         let answers = entries.iter().filter_map(|entry| {
             let mut all = kept.iter().chain(&made);
             let shared = all.find(|shared| is_of(shared, &entry.definition));
-            shared.map(SharedReading::answer)
+            shared.map(|it| answer(&it.definition, &it.reading, &[], it.as_of_ms))
         });
         let answers = answers.collect();
         let rows =

@@ -36,11 +36,6 @@ pub(super) struct Kept {
 pub(super) struct Readings(Vec<Kept>);
 
 impl Readings {
-    /// Takes out outdated ones, to be dropped where nobody waits.
-    pub(super) fn take_stale(&mut self, is_current: impl Fn(&Kept) -> bool) -> Vec<Kept> {
-        self.0.extract_if(.., |kept| !is_current(kept)).collect()
-    }
-
     /// The current reading of a report, with at least the wanted parts.
     pub(super) fn find(
         &mut self,
@@ -79,11 +74,6 @@ impl Readings {
     pub(super) fn forget(&mut self, name: &str) {
         self.0.retain(|kept| kept.definition.name != name);
     }
-
-    /// Removes all.
-    pub(super) fn clear(&mut self) {
-        self.0.clear();
-    }
 }
 
 impl Catalog {
@@ -120,13 +110,14 @@ impl Catalog {
         let mut is_whole = rows < CHOSEN_FROM || layout.is_histogram_view();
         {
             let mut readings = self.readings.lock();
-            stale = readings.take_stale(|kept| {
+            let is_stale = |kept: &mut Kept| {
                 let found = live.reports.find(&kept.definition.name);
-                found.is_some_and(|found| {
-                    Arc::ptr_eq(&found.definition, &kept.definition)
-                        && live.reports.version(found) == kept.version
+                found.is_none_or(|found| {
+                    !Arc::ptr_eq(&found.definition, &kept.definition)
+                        || live.reports.version(found) != kept.version
                 })
-            });
+            };
+            stale = readings.0.extract_if(.., is_stale).collect::<Vec<_>>();
             if let Some(reading) = readings.find(definition, version, want) {
                 // The same rows, over more time.
                 let covered_secs = live.reports.covered_secs(&entry);

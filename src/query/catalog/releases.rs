@@ -67,8 +67,10 @@ impl Catalog {
 pub(super) fn row(it: &Release) -> Json {
     let mut row = json!(it);
     let verdict = row["verdict"].take();
-    let members =
-        [("verdict", "result"), ("against", "against"), ("judged", "at"), ("text", "text")];
-    members.into_iter().for_each(|(column, member)| row[column] = verdict[member].clone());
+    for (column, member) in
+        [("verdict", "result"), ("against", "against"), ("judged", "at"), ("text", "text")]
+    {
+        row[column] = verdict[member].clone();
+    }
     row
 }

@@ -61,7 +61,7 @@ impl Catalog {
             }
             FormTarget::Table(table, samples) => {
                 let table = StatusTable::new(form, table, samples, DefinedBy::RunTime);
-                let summary = self.table_summary(&table, self.reports_listed());
+                let summary = self.table_summary(&table);
                 self.tables.write().push(table);
                 Ok(summary)
             }

@@ -27,14 +27,12 @@ use crate::telemetry::cpu;
 impl Catalog {
     /// All of them, as listed.
     pub(super) fn table_summaries(&self) -> Vec<ReportSummary> {
-        let reports = self.reports_listed();
         let tables = self.tables.read().clone();
-        let summaries = tables.iter().map(|table| self.table_summary(table, reports));
-        summaries.collect()
+        tables.iter().map(|table| self.table_summary(table)).collect()
     }
 
-    /// One of them as listed, given the number of reports listed in it.
-    pub(super) fn table_summary(&self, table: &StatusTable, reports: usize) -> ReportSummary {
+    /// One of them as listed.
+    pub(super) fn table_summary(&self, table: &StatusTable) -> ReportSummary {
         let columns = table.columns(&self.defaults);
         let keys = table.key_columns().into_iter();
         let keys = keys.map(|at| columns[at].name.clone()).collect();
@@ -48,7 +46,7 @@ impl Catalog {
             comment: table.samples.is_none().then(|| table.comment.clone()),
             keys,
             window_seconds: window,
-            rows: self.table_rows(table, reports) as u64,
+            rows: self.table_rows(table) as u64,
             columns,
             definition: serde_json::to_value(table.form()).unwrap_or_default(),
             defined: table.defined_by.clone(),
@@ -95,9 +93,15 @@ impl Catalog {
         Some(objects.iter().map(|it| row_of(&columns, it)).collect())
     }
 
-    /// The number of rows of a table, given the number of listed reports.
-    pub(super) fn table_rows(&self, table: &StatusTable, reports: usize) -> usize {
+    /// The number of rows of a table.
+    pub(super) fn table_rows(&self, table: &StatusTable) -> usize {
         match (table.table, &self.status.profile) {
+            (FixedTable::ActiveReports | FixedTable::V2Active, _) => {
+                // Histogram views are another view of one of the others.
+                let live = answering(&self.live);
+                let listed = live.reports.iter();
+                listed.filter(|it| !it.definition.layout.is_histogram_view()).count()
+            }
             (FixedTable::ManyCalls, _) => self.many_calls_rows(table),
             (FixedTable::Sample, Some(profile)) => match &table.samples {
                 Some(report) => samples::rows(profile, report),
@@ -106,15 +110,8 @@ impl Catalog {
             (FixedTable::StatRequest, Some(profile)) => {
                 profile.recent(None).map_or(0, |it| it.requests.len())
             }
-            (of, _) => self.rows_of(of).map_or_else(|| table.rows(reports), |rows| rows.len()),
+            (of, _) => self.rows_of(of).map_or(1, |rows| rows.len()),
         }
-    }
-
-    /// The number of reports with a row in `active_reports`.
-    pub(super) fn reports_listed(&self) -> usize {
-        let live = answering(&self.live);
-        let listed = live.reports.iter();
-        listed.filter(|entry| !entry.definition.layout.is_histogram_view()).count()
     }
 
     /// The table of this name or alias. The answer may leave out rows that do not have the texts
@@ -208,11 +205,7 @@ impl Catalog {
     /// # Errors
     /// [`QueryError::UnknownReport`] if no report over samples has this name.
     /// [`QueryError::NoHistory`] if it has no such row. [`QueryError::Busy`].
-    pub fn sample_lines(
-        &self,
-        name: &str,
-        question: &SampleQuestion<'_>,
-    ) -> Result<Lines, QueryError> {
+    pub fn sample_lines(&self, name: &str, question: &SampleQuestion) -> Result<Lines, QueryError> {
         let unknown = || QueryError::unknown_report(name);
         let report = self.table_named(name).and_then(|table| table.samples);
         let report = report.ok_or_else(unknown)?;

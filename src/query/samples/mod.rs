@@ -121,9 +121,9 @@ pub(super) fn report(
 pub(super) fn lines(
     profile: &Profile,
     report: &SampleReport,
-    question: &SampleQuestion<'_>,
+    question: &SampleQuestion,
 ) -> Result<Lines, QueryError> {
-    let key = question.key.unwrap_or_default();
+    let key = question.key.as_deref().unwrap_or_default();
     let row = report.keys.iter().zip(key);
     let row: Vec<_> = row.map(|(key, text)| (*key, Pattern::Equals(text.clone()))).collect();
     let recent = profile.recent(Some(report.window)).ok_or_else(busy)?;

@@ -32,7 +32,7 @@ pub(super) fn v2_stats(look: &StatusSnapshot) -> Json {
     let user = |cpu: Option<CpuTimes>| cpu.map(|cpu| cpu.user_secs);
     let system = |cpu: Option<CpuTimes>| cpu.map(|cpu| cpu.system_secs);
     json!({
-        "uptime": look.uptime_secs(),
+        "uptime": look.mono_ms.saturating_sub(look.started_ms) as f64 / 1000.0,
         "ru_utime": user(look.process_cpu),
         "ru_stime": system(look.process_cpu),
         "udp_recv_total": sockets.batches_received.get(),

@@ -80,7 +80,8 @@ fn read(
     let table = tables.iter().find(|it| it.table == table).unwrap();
     let rows = table.with_rows(table.read(look, &defaults), &defaults);
     assert_eq!(rows.columns(), table.table.columns(&defaults));
-    assert_eq!(rows.len(), table.rows(look.listed().count()));
+    let listed = look.listed().count();
+    assert_eq!(rows.len(), if table.table == FixedTable::V2Stats { 1 } else { listed });
     (0..rows.len())
         .map(|row| {
             let cell = |at| match rows.value(row, at) {

@@ -436,12 +436,6 @@ fn pieces(earlier: &Earlier) -> impl Iterator<Item = &Arc<Part>> {
 }
 
 impl Catalog {
-    /// Adds rows that replace lost counts.
-    pub fn refilled_by(mut self, refill: Option<Refill>) -> Self {
-        self.refill = parking_lot::RwLock::new(refill.map(Arc::new));
-        self
-    }
-
     /// Reads again what replaces lost counts: history has become readable, or the rows restored
     /// from its log are in files now.
     pub(crate) fn refill_again(&self) {
