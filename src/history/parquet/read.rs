@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, RecordBatch, StringViewArray};
-use datafusion::arrow::compute::kernels::cmp::eq;
+use datafusion::arrow::compute::kernels::cmp::{eq, gt_eq, lt_eq};
 use datafusion::arrow::datatypes::{DataType, Schema};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::statistics::StatisticsConverter;
@@ -18,7 +18,6 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder, RowFilter, RowSelection, RowSelector,
 };
 use parquet::file::metadata::PageIndexPolicy;
-use parquet::file::page_index::column_index::ColumnIndexMetaData;
 
 use super::BATCH_ROWS;
 use crate::history::columns::Batches;
@@ -79,14 +78,17 @@ impl Opened {
         unpanicked(|| Ok(groups.filter(|(_, rows)| rows.selects_any()).collect()))
     }
 
+    /// The statistics of a column, if it has any.
+    fn statistics<'c>(&'c self, column: &'c str) -> Option<StatisticsConverter<'c>> {
+        let (schema, stored) = (self.metadata.schema(), self.metadata.parquet_schema());
+        StatisticsConverter::try_new(column, schema, stored).ok()
+    }
+
     /// The smallest and the largest value of a column in a group.
     pub(in crate::history) fn bounds(&self, group: usize, column: &str) -> Bounds {
-        let (schema, stored) = (self.metadata.schema(), self.metadata.parquet_schema());
-        let Ok(converter) = StatisticsConverter::try_new(column, schema, stored) else {
-            return [None, None];
-        };
+        let Some(known) = self.statistics(column) else { return [None, None] };
         let group = || [self.metadata.metadata().row_group(group)];
-        [converter.row_group_mins(group()).ok(), converter.row_group_maxes(group()).ok()]
+        [known.row_group_mins(group()).ok(), known.row_group_maxes(group()).ok()]
     }
 
     /// All rows of a group.
@@ -98,24 +100,18 @@ impl Opened {
     /// The rows of those pages of a column that may contain a text; `None` if unknown.
     fn pages_with(&self, group: usize, column: &str, text: &str) -> Option<RowSelection> {
         let metadata = self.metadata.metadata();
-        let (column, _) = self.metadata.schema().column_with_name(column)?;
-        let seen = metadata.column_index()?.get(group)?.get(column)?;
-        let ColumnIndexMetaData::BYTE_ARRAY(seen) = seen else { return None };
-        let pages = metadata.offset_index()?.get(group)?.get(column)?.page_locations();
-        let rows = self.all(group).row_count();
-        let begins = pages.iter().map(|page| page.first_row_index);
-        let begins = begins.map(|begin| usize::try_from(begin).map_or(rows, |it| it.min(rows)));
-        let begins: Vec<usize> = begins.chain([rows]).collect();
+        let (index, pages) = (metadata.column_index()?, metadata.offset_index()?);
+        let (known, text) = (self.statistics(column)?, StringViewArray::new_scalar(text));
+        let rows = known.data_page_row_counts(pages, metadata.row_groups(), [&group]).ok()??;
         // A truncated maximum is rounded up.
-        let text = text.as_bytes();
-        let may_have = |(min, max): (Option<&[u8]>, Option<&[u8]>)| {
-            min.is_none_or(|min| min <= text) && max.is_none_or(|max| text <= max)
-        };
-        let bounds = seen.min_values_iter().zip(seen.max_values_iter());
-        let pages = begins.windows(2).zip(bounds);
-        let pages = pages.filter(|(page, bounds)| page[0] < page[1] && may_have(*bounds));
-        let pages = pages.map(|(page, _)| page[0]..page[1]);
-        Some(RowSelection::from_consecutive_ranges(pages, rows))
+        let mins = lt_eq(&known.data_page_mins(index, pages, [&group]).ok()?, &text).ok()?;
+        let maxes = gt_eq(&known.data_page_maxes(index, pages, [&group]).ok()?, &text).ok()?;
+        let pages = rows.values().iter().zip(mins.iter().zip(&maxes));
+        let pages = pages.map(|(rows, (min, max))| RowSelector {
+            row_count: *rows as usize,
+            skip: min == Some(false) || max == Some(false),
+        });
+        Some(pages.collect::<Vec<_>>().into())
     }
 
     /// Some rows of a group that have the required values and pass further tests, with those of
