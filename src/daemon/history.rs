@@ -24,7 +24,7 @@ use crate::state::StateError;
 use crate::state::folder::HISTORY;
 use crate::state::last_end::LastEnd;
 use crate::state::snapshot::HistoryFrom;
-use crate::state::snapshot_writer::{AwaitKept, CutHistory, PiecesCut, Snapshots};
+use crate::state::snapshot_writer::{CutHistory, PiecesCut, Snapshots};
 
 /// History: nothing, or the stored data, its writer and its shipper.
 #[derive(Default)]
@@ -195,12 +195,6 @@ impl OpenHistory {
         Some(Box::new(move |second: &Second, missed, read: ReadRows<'_>| {
             minutes.take_rows(second, missed, read);
         }))
-    }
-
-    /// Makes a snapshot wait until its requests from followed files are in history.
-    pub(super) fn await_kept(&self, config: &Config) -> Option<AwaitKept> {
-        let history = self.history.clone().filter(|_| config.follows_files())?;
-        Some(Box::new(move |next_id, stop| history.await_flushed(next_id, stop)))
     }
 
     /// History, for snapshots.

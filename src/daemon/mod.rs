@@ -227,7 +227,7 @@ impl Daemon {
             Arc::clone(&pulse),
         );
         live.write().deltas.followed = followed;
-        let (await_kept, to_cut) = (history.await_kept(config), history.to_cut());
+        let to_cut = history.to_cut();
         let followers = (&alerts, &releases);
         let (series, metrics, deltas, take) =
             startup::begin(settings, config, &mut live.write(), &*clock, rollup, followers)?;
@@ -289,7 +289,7 @@ impl Daemon {
                 sockets: receivers.names.into(),
                 profile: samples,
                 clock: Arc::clone(&clock),
-                await_kept,
+                follows_files: config.follows_files(),
                 history: to_cut,
             })
         });

@@ -15,7 +15,7 @@ use crate::query::catalog::Catalog;
 use crate::query::catalog::past::refill::Refill;
 use crate::query::status::Status;
 use crate::state::last_end::LastEnd;
-use crate::state::snapshot_writer::{AwaitKept, CutHistory, Snapshots};
+use crate::state::snapshot_writer::{CutHistory, Snapshots};
 
 pub(super) struct OpenHistory;
 
@@ -55,10 +55,6 @@ impl OpenHistory {
     }
 
     pub(super) fn minute_rows(&self, _: &Config, _: Option<Arc<Profile>>) -> Option<TakeRows> {
-        None
-    }
-
-    pub(super) fn await_kept(&self, _: &Config) -> Option<AwaitKept> {
         None
     }
 

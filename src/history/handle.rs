@@ -12,7 +12,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use serde_json::json;
@@ -28,7 +27,6 @@ use crate::clock::{Clock, rfc3339};
 use crate::delta::Reached;
 use crate::input::squid::Positions;
 use crate::instruments::Instrument;
-use crate::shutdown::Shutdown;
 use crate::state::last_end::LostAtStop;
 use crate::state::snapshot_writer::PiecesCut;
 use crate::telemetry::counters::HistoryCounters;
@@ -38,10 +36,6 @@ use crate::value::text::counted;
 /// Division of the memory that raw requests do not get, in eighths: for the running rows, for the
 /// ones being flushed, for the store and for seconds in transit.
 const RUNNING: usize = 3;
-
-/// Longest wait for a flush, and interval of checks.
-const FLUSHED_MAX: Duration = Duration::from_secs(30);
-const FLUSHED_NAP: Duration = Duration::from_millis(20);
 
 /// Rows restored between two looks at their memory.
 const ROWS_PER_LOOK: u32 = 1_024;
@@ -132,15 +126,6 @@ pub(super) struct Status {
     pub(super) lost_at_stop: Option<LostAtStop>,
     /// Those of earlier stops.
     lost_at_stops: Vec<LostAtStop>,
-}
-
-/// Rows that a reader combines with the running ones.
-#[derive(Debug)]
-pub struct View {
-    /// Parts on disk.
-    pub parts: Arc<[Arc<Part>]>,
-    /// Rows being written.
-    pub flushing: Option<Arc<UnflushedRows>>,
 }
 
 /// Everything counted by earlier processes.
@@ -331,16 +316,16 @@ impl History {
         self.0.status.lock().run
     }
 
-    /// A consistent view of all rows: `running` gets those not being written, under a lock; it
-    /// should not take long.
-    pub fn view(&self, running: impl FnOnce(&UnflushedRows)) -> View {
+    /// A consistent view of all rows: `each` gets those that are not on disk, of which the running
+    /// ones under a lock, so that should not take long; returns the parts.
+    pub fn view(&self, mut each: impl FnMut(&UnflushedRows)) -> Arc<[Arc<Part>]> {
         let parts = self.0.parts.read();
         let memory = MEMORY.lock(&self.0.memory);
-        running(&memory.running);
-        View {
-            parts: Arc::clone(&parts),
-            flushing: memory.flushing.as_ref().map(|it| Arc::clone(&it.rows)),
-        }
+        each(&memory.running);
+        let view = (Arc::clone(&parts), memory.flushing.clone());
+        drop((memory, parts));
+        view.1.iter().for_each(|flushing| each(&flushing.rows));
+        view.0
     }
 
     /// Everything counted by earlier processes, if the store is open; nothing may have been written
@@ -527,23 +512,6 @@ impl History {
         let memory = MEMORY.lock(&self.0.memory);
         let wanted = memory.wanted_to;
         memory.has_begun_file || wanted > memory.flushed_to && memory.reached.next_id >= wanted
-    }
-
-    /// Waits until all requests before this id are on disk, since something that counts them
-    /// elsewhere is about to be saved. Gives up if that cannot be written, on a stop, or after some
-    /// time.
-    pub fn await_flushed(&self, to: u64, stop: &Shutdown) {
-        let mut memory = MEMORY.lock(&self.0.memory);
-        memory.wanted_to = memory.wanted_to.max(to);
-        drop(memory);
-        let begun = Instant::now();
-        while MEMORY.lock(&self.0.memory).flushed_to < to {
-            let is_failing = self.0.status.lock().is_failing();
-            if is_failing || stop.requested() || begun.elapsed() > FLUSHED_MAX {
-                return;
-            }
-            std::thread::sleep(FLUSHED_NAP);
-        }
     }
 
     /// Contents, writes and losses, for the daemon's status.

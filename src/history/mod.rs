@@ -66,7 +66,7 @@ pub use self::dataset::{Coverage, Dataset};
 pub(crate) use self::disk::READ_TRIES;
 pub use self::disk::StoreError;
 pub(crate) use self::handle::Earlier;
-pub use self::handle::{History, View};
+pub use self::handle::History;
 pub use self::minutes::MinuteRollup;
 pub use self::part::{Part, Parts, Section};
 pub use self::requests::Requests;

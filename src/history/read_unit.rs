@@ -47,14 +47,12 @@ impl RowsSnapshot {
 
     /// Those of some datasets at the same moment.
     pub(crate) fn of_each<const N: usize>(history: &History, datasets: [&Dataset; N]) -> [Self; N] {
-        let mut running = Vec::new();
-        let view = history.view(|rows| running.extend(datasets.map(|of| rows.batches(of))));
-        let mut running = running.into_iter();
-        datasets.map(|dataset| {
-            let mut memory = running.next().unwrap_or_default();
-            memory.extend(view.flushing.iter().flat_map(|rows| rows.batches(dataset)));
-            Self { parts: Arc::clone(&view.parts), memory: memory.into() }
-        })
+        let mut memory = datasets.map(|_| Vec::new());
+        let parts = history.view(|rows| {
+            let each = memory.iter_mut().zip(datasets);
+            each.for_each(|(memory, dataset)| memory.extend(rows.batches(dataset)));
+        });
+        memory.map(|memory| Self { parts: Arc::clone(&parts), memory: memory.into() })
     }
 
     /// The first minute that rows of the dataset tell apart, in unix seconds.

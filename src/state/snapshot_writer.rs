@@ -56,8 +56,8 @@ const TURN_MAX: Duration = Duration::from_secs(65);
 const SECOND_MAX: Duration = Duration::from_secs(3);
 
 /// Longest wait for history, and interval of checks.
-const SEALED_MAX: Duration = Duration::from_secs(30);
-const SEALED_NAP: Duration = Duration::from_millis(5);
+const HISTORY_MAX: Duration = Duration::from_secs(30);
+const HISTORY_NAP: Duration = Duration::from_millis(5);
 
 /// Bytes written at once.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -234,6 +234,7 @@ impl Snapshots {
 }
 
 /// Writes snapshots.
+#[derive(Debug)]
 pub struct SnapshotWriter {
     /// Their place and state.
     pub snapshots: Arc<Snapshots>,
@@ -247,15 +248,15 @@ pub struct SnapshotWriter {
     pub profile: Option<Arc<Profile>>,
     /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// Waits, if necessary, until requests before an id are in history: positions of followed files
-    /// are taken from there, so requests that only a snapshot has would be read twice.
-    pub await_kept: Option<AwaitKept>,
+    /// Whether files are followed: their positions are taken from history, so requests that only a
+    /// snapshot has would be read twice.
+    pub follows_files: bool,
     /// History, if there is one.
     pub history: Option<Arc<dyn CutHistory>>,
 }
 
 /// History, whose files tell what a snapshot has and what came later.
-pub trait CutHistory: Send + Sync {
+pub trait CutHistory: std::fmt::Debug + Send + Sync {
     /// The number of the next file, if earlier ones have everything that was counted.
     fn next_file(&self) -> Option<u64>;
 
@@ -266,8 +267,12 @@ pub trait CutHistory: Send + Sync {
     /// caller may hold the lock of live data.
     fn seal(&self, second: u64);
 
-    /// Whether that is done.
-    fn sealed(&self) -> Sealed;
+    /// How that ended; `None` while it is under way.
+    fn sealed(&self) -> Option<Sealed>;
+
+    /// Whether all requests before this id are on disk, or cannot be written. Until then they are to
+    /// be written as soon as possible.
+    fn has_flushed(&self, to: u64) -> bool;
 
     /// Does not mix what is on either side of this cut, of which a snapshot is being written, and of
     /// the one before it.
@@ -277,11 +282,9 @@ pub trait CutHistory: Send + Sync {
     fn has_snapshot(&self);
 }
 
-/// The state of what [`CutHistory::seal`] began.
+/// The end of what [`CutHistory::seal`] began.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sealed {
-    /// It is under way.
-    NotYet,
     /// It is in files before this number, and nothing else is.
     Before(u64),
     /// Other rows were being written.
@@ -310,16 +313,6 @@ pub enum CutAt {
     Now,
     /// Now, after everything has stopped.
     Stop,
-}
-
-/// Waits until all requests before this id are kept, or that becomes impossible.
-pub type AwaitKept = Box<dyn Fn(u64, &Shutdown) + Send + Sync>;
-
-impl std::fmt::Debug for SnapshotWriter {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let snapshots = &self.snapshots;
-        f.debug_struct("SnapshotWriter").field("snapshots", snapshots).finish_non_exhaustive()
-    }
 }
 
 impl SnapshotWriter {
@@ -434,8 +427,8 @@ impl SnapshotWriter {
             let written = files::replace(&self.snapshots.dir.join(FILE), |file| {
                 let buffer = BufWriter::with_capacity(BUFFER_BYTES, &mut *file);
                 let (_, written) = snapshot::write(subject, cut, buffer)?;
-                if let Some(await_kept) = &self.await_kept {
-                    await_kept(written.next_id, stop);
+                if let Some(history) = self.history.as_deref().filter(|_| self.follows_files) {
+                    await_history(stop, || history.has_flushed(written.next_id).then_some(()));
                 }
                 Ok((written, file.to.metadata()?.len()))
             });
@@ -471,16 +464,18 @@ impl SnapshotWriter {
         let begun = Instant::now();
         while begun.elapsed() < TURN_MAX * 2 {
             match (self.cut_at(turn, stop)?, history) {
-                (Some((mut cut, secs)), Some(history)) => match await_sealed(history, stop)? {
-                    Sealed::Before(file) => {
-                        let store = history.store();
-                        cut.history_from = Some(HistoryFrom::Cut { secs, file, store });
-                        return Ok(cut);
+                (Some((mut cut, secs)), Some(history)) => {
+                    match await_history(stop, || history.sealed()) {
+                        Some(Sealed::Before(file)) => {
+                            let store = history.store();
+                            cut.history_from = Some(HistoryFrom::Cut { secs, file, store });
+                            return Ok(cut);
+                        }
+                        // As long as history cannot be written, times alone have to do.
+                        Some(Sealed::Never) | None => return Ok(cut),
+                        Some(Sealed::Busy) => turn = Turn::Second,
                     }
-                    // As long as history cannot be written, times alone have to do.
-                    Sealed::Never | Sealed::NotYet => return Ok(cut),
-                    Sealed::Busy => turn = Turn::Second,
-                },
+                }
                 (Some((cut, _)), None) => return Ok(cut),
                 (None, Some(_)) if turn == Turn::Minute => turn = Turn::Second,
                 (None, _) => break,
@@ -523,17 +518,14 @@ impl SnapshotWriter {
     }
 }
 
-/// Waits until history has written what it was to seal.
-fn await_sealed(history: &dyn CutHistory, stop: &Shutdown) -> Result<Sealed, WriteError> {
+/// Waits until history has written what was asked for; gives up on a stop, or after some time.
+fn await_history<T>(stop: &Shutdown, done: impl Fn() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
     loop {
-        let sealed = history.sealed();
-        if sealed != Sealed::NotYet || begun.elapsed() >= SEALED_MAX {
-            return Ok(sealed);
+        let ended = done();
+        if ended.is_some() || stop.requested() || begun.elapsed() >= HISTORY_MAX {
+            return ended;
         }
-        if stop.requested() {
-            return Err(WriteError::Stopped);
-        }
-        std::thread::sleep(SEALED_NAP);
+        std::thread::sleep(HISTORY_NAP);
     }
 }

@@ -65,17 +65,23 @@ impl CutHistory for History {
         MEMORY.lock(&self.0.memory).seal = seal;
     }
 
-    fn sealed(&self) -> Sealed {
+    fn sealed(&self) -> Option<Sealed> {
         let parts = self.0.parts.read();
         let mut memory = MEMORY.lock(&self.0.memory);
         memory.end_seal(&parts);
         let is_failing = self.0.status.lock().is_failing();
         match memory.seal {
-            Seal::Done(file) => Sealed::Before(file),
-            _ if is_failing => Sealed::Never,
-            Seal::Nowhere | Seal::Behind(_) | Seal::Begun => Sealed::NotYet,
-            Seal::Failed => Sealed::Busy,
+            Seal::Done(file) => Some(Sealed::Before(file)),
+            _ if is_failing => Some(Sealed::Never),
+            Seal::Nowhere | Seal::Behind(_) | Seal::Begun => None,
+            Seal::Failed => Some(Sealed::Busy),
         }
+    }
+
+    fn has_flushed(&self, to: u64) -> bool {
+        let mut memory = MEMORY.lock(&self.0.memory);
+        memory.wanted_to = memory.wanted_to.max(to);
+        memory.flushed_to >= to || self.0.status.lock().is_failing()
     }
 
     fn keep_apart(&self, cut: PiecesCut) {

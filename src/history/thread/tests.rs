@@ -5,7 +5,7 @@ use std::sync::mpsc;
 
 use super::super::disk::Disk;
 use super::super::parquet::Want;
-use super::super::{Coverage, Dataset, Gain, Retention, UnflushedRows};
+use super::super::{Coverage, Dataset, Gain, Retention};
 use super::*;
 use crate::clock::{Clock, ManualClock};
 use crate::report::encoded_gain::Sum;
@@ -71,14 +71,12 @@ fn count_script(history: &History, minute: u64, script: &str) {
 fn found(history: &History) -> u64 {
     let dataset = dataset();
     let mut found = 0;
-    let mut of_batch = |batch: &UnflushedRows| {
+    let parts = history.view(|batch| {
         batch.rows(&dataset, 0..u64::MAX, |row| {
             found += row.gain.sum.totals.requests;
         });
-    };
-    let view = history.view(&mut of_batch);
-    view.flushing.iter().for_each(|batch| of_batch(batch));
-    for part in view.parts.iter().filter(|part| !part.is_rolled()) {
+    });
+    for part in parts.iter().filter(|part| !part.is_rolled()) {
         let mut add = |row: &super::super::Row| found += row.gain.sum.totals.requests;
         part.read(&dataset, 0..u64::MAX, Want::SUMS, &mut add).unwrap();
     }
@@ -206,7 +204,7 @@ fn a_flush_does_not_wait_for_a_file_that_is_being_published() {
     let status = history.status();
     assert_eq!(status.count("files_published"), 1);
     assert_eq!(status.count("rows_written"), rows + 1);
-    history.view(|running| assert!(running.is_empty()));
+    history.view(|rows| assert!(rows.is_empty()));
     assert_eq!(found(&history), rows + 1);
 }
 
@@ -219,7 +217,7 @@ fn what_is_set_aside_is_written_down() {
     count(&history, NOON);
     assert!(writer.work.flush(writer.store.as_mut().unwrap(), true));
     clock.advance_ms(120_000);
-    let piece = history.view(|_| ()).parts[0].path.clone();
+    let piece = history.view(|_| ())[0].path.clone();
     let whole = std::fs::read(&piece).unwrap();
     std::fs::write(&piece, &whole[1..]).unwrap();
     writer.work.maintain(writer.store.as_mut().unwrap(), &stop);
@@ -229,7 +227,7 @@ fn what_is_set_aside_is_written_down() {
     assert_eq!(status.texts["set_aside"], serde_json::json!([aside]));
     assert!(writer.work.flush(writer.store.as_mut().unwrap(), true));
     let mut known = Coverage::default();
-    for part in history.view(|_| ()).parts.iter() {
+    for part in history.view(|_| ()).iter() {
         let mut add = |row: &super::super::Row| {
             assert_eq!((row.time, &*row.key), (NOON, &*dataset().coverage_key()));
             known = Coverage::of(&row.gain.sum.totals);

@@ -3,7 +3,7 @@
 use std::fs::{self, File};
 use std::ops::Range;
 
-use super::super::super::{Parts, inspect};
+use super::super::super::{Parts, UnflushedRows, inspect};
 use super::seeded::has_log;
 use super::*;
 use crate::delta::Reached;
@@ -612,11 +612,9 @@ fn rows_come_back_as_they_were() {
     });
     let rows = |history: &History| {
         let mut rows = Vec::new();
-        let mut add = |batch: &UnflushedRows| {
+        history.view(|batch| {
             batch.rows(&dataset, 0..u64::MAX, |row| rows.push(format!("{row:?}")));
-        };
-        let view = history.view(&mut add);
-        view.flushing.iter().for_each(|batch| add(batch));
+        });
         rows.sort();
         rows
     };

@@ -136,7 +136,7 @@ fn key_of(line: u64) -> Vec<u8> {
 
 pub(super) fn has_log(history: &History) -> bool {
     let mut has_log = false;
-    history.view(|running| has_log = running.fresh.is_some());
+    history.view(|rows| has_log |= rows.fresh.is_some());
     has_log
 }
 
@@ -356,9 +356,9 @@ impl World {
         let (Some(Life { history, .. }), Some(packets)) = (&self.life, &mut self.packets) else {
             return;
         };
-        let mut has_none = false;
-        let view = history.view(|running| has_none = running.is_empty());
-        if has_none && view.flushing.is_none() {
+        let mut has_none = true;
+        history.view(|rows| has_none &= rows.is_empty());
+        if has_none {
             packets.safe.extend(&packets.here);
             packets.fresh.clear();
         }
@@ -379,12 +379,12 @@ impl World {
         self.flush();
         let Some(life) = &mut self.life else { return };
         let from = match life.history.sealed() {
-            Sealed::Before(file) => {
+            Some(Sealed::Before(file)) => {
                 let until = now + WINDOW;
                 life.history.keep_apart(PiecesCut { file, secs: now, until });
                 Some(HistoryFrom::Cut { secs: now, file, store: life.history.store() })
             }
-            Sealed::NotYet | Sealed::Busy | Sealed::Never => Some(HistoryFrom::Time(now)),
+            Some(Sealed::Busy | Sealed::Never) | None => Some(HistoryFrom::Time(now)),
         };
         if let Some(state) = &mut self.state {
             state.snapshot = Some((lines, now, from));
@@ -414,14 +414,12 @@ impl World {
         let mut at_home = self.on_disk();
         let Some(life) = &self.life else { return };
         let counts = life.writer.store.as_ref().unwrap().counters.counts();
-        let mut add = |batch: &UnflushedRows| {
+        life.history.view(|batch| {
             batch.rows(&DATASET, 0..u64::MAX, |row| {
                 *at_home.entry((row.time, row.key.to_vec())).or_default() +=
                     row.gain.sum.totals.requests;
             });
-        };
-        let view = life.history.view(&mut add);
-        view.flushing.iter().for_each(|restored| add(restored));
+        });
         let Some(packets) = &mut self.packets else {
             let ahead = life.ahead.iter().map(|it| it.end - it.start.max(life.read));
             let all = life.read + ahead.sum::<u64>();
