@@ -17,6 +17,7 @@ mod error;
 mod execute;
 mod functions;
 #[cfg(any(test, fuzzing))]
+#[path = "../../tests/fuzz/entries/sql/mod.rs"]
 pub(crate) mod fuzz;
 mod information_schema;
 mod layout;

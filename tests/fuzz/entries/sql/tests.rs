@@ -11,7 +11,7 @@ use crate::config::{Config, SqlConfig};
 use crate::sql::tests::pools::Pools;
 
 /// The statements that are compared with MariaDB's answers, without their marks.
-const CORPUS: &str = include_str!("../../../tests/sql/corpus.sql");
+const CORPUS: &str = include_str!("../../../sql/corpus.sql");
 
 fn corpus() -> impl Iterator<Item = &'static str> {
     let lines = CORPUS.lines().filter(|line| !line.starts_with('#'));
