@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::io::{AsyncBufRead, AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_rustls::TlsAcceptor;
@@ -102,13 +102,9 @@ pub struct Patience {
 pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// The same, with read-ahead.
-trait Buffered: AsyncBufRead + AsyncWrite + Send + Unpin {}
-impl<S: AsyncBufRead + AsyncWrite + Send + Unpin> Buffered for S {}
-
 /// The packets of a connection.
 pub(super) struct Frames {
-    stream: Box<dyn Buffered>,
+    stream: BufReader<Box<dyn Stream>>,
     output: Vec<u8>,
     /// Bytes of the output that were sent already.
     sent: usize,
@@ -123,7 +119,7 @@ pub(super) struct Frames {
 impl Frames {
     pub(super) fn new(stream: impl Stream + 'static, budget: Budget, patience: Patience) -> Self {
         Self {
-            stream: Box::new(BufReader::with_capacity(READ_AHEAD, stream)),
+            stream: BufReader::with_capacity(READ_AHEAD, Box::new(stream)),
             output: Vec::new(),
             sent: 0,
             sequence: 0,

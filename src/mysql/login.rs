@@ -136,7 +136,7 @@ impl Entrance<'_> {
             Ok(login) => Ok((frames, login)),
             Err(refused) => {
                 if let CommandError::Reported(error) | CommandError::Fatal(error) = &refused {
-                    frames.packet(|body| packets::error(body, error));
+                    frames.packet(|body| packets::error(body, error, true));
                 }
                 frames.close().await;
                 Err(refused)

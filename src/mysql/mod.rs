@@ -43,7 +43,7 @@ use crate::access::accept::{self, Acceptor};
 use crate::access::connection_limits::ConnectionLimits;
 use crate::access::tls::Tls;
 use crate::config::MySqlConfig;
-use crate::sql::Engine;
+use crate::sql::{Engine, SqlError};
 use crate::telemetry::counters::MySqlCounters;
 
 /// Prefix of the version in the greeting: clients of MariaDB strip it, others take the server for
@@ -159,8 +159,8 @@ pub async fn serve(listener: TcpListener, service: MySql, stop: impl Future<Outp
             if let Ok(permit) = Arc::clone(&turned_away).try_acquire_owned() {
                 let patience = Patience { read: Duration::ZERO, write: TURNED_AWAY_TIME };
                 let mut frames = Frames::new(stream, service.budget.clone(), patience);
-                let message = "Too many connections (mysql.connections_max)";
-                frames.packet(|body| packets::early_error(body, 1040, message));
+                let full = SqlError::busy("Too many connections (mysql.connections_max)");
+                frames.packet(|body| packets::error(body, &full, false));
                 tasks.spawn(async move {
                     frames.close().await;
                     drop(permit);

@@ -10,14 +10,13 @@ use crate::sql::SqlError;
 /// Longest error message, in bytes: libmysqlclient has no room for more.
 const MESSAGE_MAX: usize = 511;
 
-/// OK: a statement without rows was executed, with this many warnings.
-pub(super) fn ok(to: &mut Vec<u8>, status: StatusFlags, warnings: u16) {
-    put_ok(to, 0x00, status, warnings);
-}
+/// The first byte of OK, and of the end of rows.
+pub(super) const OK: u8 = 0x00;
+const END: u8 = 0xFE;
 
-/// An OK packet that begins with this byte. Nothing is ever changed, so no row is affected, and
-/// there is no id of a new one.
-fn put_ok(to: &mut Vec<u8>, head: u8, status: StatusFlags, warnings: u16) {
+/// OK: a statement was executed, with this many warnings. Nothing is ever changed, so no row is
+/// affected, and there is no id of a new one.
+pub(super) fn ok(to: &mut Vec<u8>, head: u8, status: StatusFlags, warnings: u16) {
     to.extend_from_slice(&[head, 0, 0]);
     to.extend_from_slice(&status.bits().to_le_bytes());
     to.extend_from_slice(&warnings.to_le_bytes());
@@ -26,30 +25,22 @@ fn put_ok(to: &mut Vec<u8>, head: u8, status: StatusFlags, warnings: u16) {
 /// The end of rows, as the client understands it: without warnings.
 pub(super) fn end_of_rows(to: &mut Vec<u8>, capabilities: CapabilityFlags, status: StatusFlags) {
     if capabilities.contains(CapabilityFlags::CLIENT_DEPRECATE_EOF) {
-        return put_ok(to, 0xFE, status, 0);
+        return ok(to, END, status, 0);
     }
-    to.extend_from_slice(&[0xFE, 0, 0]);
+    to.extend_from_slice(&[END, 0, 0]);
     to.extend_from_slice(&status.bits().to_le_bytes());
 }
 
-/// ERR.
-pub(super) fn error(to: &mut Vec<u8>, error: &SqlError) {
-    to.push(0xFF);
-    to.extend_from_slice(&error.code.to_le_bytes());
-    to.push(b'#');
-    to.extend_from_slice(error.state.as_bytes());
-    to.extend_from_slice(cut(&error.message).as_bytes());
-}
-
-/// ERR before the client's capabilities are known: without the state.
-pub(super) fn early_error(to: &mut Vec<u8>, code: u16, message: &str) {
+/// ERR; before the client's capabilities are known it has no state.
+pub(super) fn error(to: &mut Vec<u8>, error: &SqlError, has_state: bool) {
+    let SqlError { code, state, message } = error;
     to.push(0xFF);
     to.extend_from_slice(&code.to_le_bytes());
-    to.extend_from_slice(cut(message).as_bytes());
-}
-
-fn cut(message: &str) -> &str {
-    &message[..message.floor_char_boundary(MESSAGE_MAX)]
+    if has_state {
+        to.push(b'#');
+        to.extend_from_slice(state.as_bytes());
+    }
+    to.extend_from_slice(&message.as_bytes()[..message.floor_char_boundary(MESSAGE_MAX)]);
 }
 
 #[cfg(test)]
@@ -59,7 +50,7 @@ mod tests {
     #[test]
     fn messages_are_cut_between_characters() {
         let mut to = Vec::new();
-        error(&mut to, &SqlError::parse("ж".repeat(400)));
+        error(&mut to, &SqlError::parse("ж".repeat(400)), true);
         assert_eq!(to[..9], *b"\xFF\x28\x04#42000");
         assert_eq!(std::str::from_utf8(&to[9..]).unwrap(), "ж".repeat(255));
     }

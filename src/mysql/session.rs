@@ -147,7 +147,7 @@ impl Client {
             Ok(()) => {}
             Err(CommandError::Reported(error) | CommandError::Fatal(error)) => {
                 self.service.counters.mysql_errors.add(1);
-                self.frames.packet(|body| packets::error(body, &error));
+                self.frames.packet(|body| packets::error(body, &error, true));
             }
             Err(CommandError::Lost(why)) => {
                 debug!(%why, "A MySQL connection ended.");
@@ -273,7 +273,7 @@ impl Client {
     pub(super) fn put_ok(&mut self, more: bool) {
         let status = self.status(more);
         let warnings = u16::try_from(self.session.warnings.len()).unwrap_or(u16::MAX);
-        self.frames.packet(|body| packets::ok(body, status, warnings));
+        self.frames.packet(|body| packets::ok(body, packets::OK, status, warnings));
     }
 
     pub(super) fn put_end(&mut self, more: bool) {
