@@ -33,11 +33,6 @@ pub struct Origin {
 }
 
 impl Origin {
-    /// A hash that differs between combinations, except with a chance of 1 in 2^64.
-    pub fn identity(&self) -> u64 {
-        self.hash
-    }
-
     /// Ids of its texts.
     pub(super) fn strings(&self) -> [u32; 4] {
         [self.hostname, self.server_name, self.script_name, self.schema]
@@ -145,16 +140,12 @@ impl Origins {
         };
         if origin.strings().contains(&OTHER) {
             // Origins that differ in words for which there was no room are one.
-            let [hostname, server_name, script_name, schema] =
-                origin.strings().map(|id| if id == NONE { &[][..] } else { strings.bytes(id) });
-            let schema = (origin.schema != NONE).then_some(schema);
-            origin.hash = strings.hasher().hash_identity(
-                hostname,
-                server_name,
-                script_name,
-                schema,
-                origin.status,
-            );
+            let text = |id| strings.bytes(id);
+            let [host, server, script] =
+                [origin.hostname, origin.server_name, origin.script_name].map(text);
+            let schema = (origin.schema != NONE).then(|| text(origin.schema));
+            let hasher = strings.hasher();
+            origin.hash = hasher.hash_identity(host, server, script, schema, origin.status);
             let is = |known: &Origin| {
                 known.strings() == origin.strings() && known.status == origin.status
             };

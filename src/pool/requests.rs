@@ -50,18 +50,6 @@ impl RequestRow {
     }
 }
 
-impl RequestSlices<'_> {
-    /// Number of rows.
-    pub fn len(&self) -> usize {
-        self.origin.len()
-    }
-
-    /// Whether there are none.
-    pub fn is_empty(&self) -> bool {
-        self.origin.is_empty()
-    }
-}
-
 impl RequestPool {
     /// The first timer of a held row, as in [`RequestRow`].
     pub fn first_timer(&self, id: u64) -> Option<u32> {

@@ -328,23 +328,13 @@ impl Numbers<'_> {
         let saved = self.chunk.origins.get(&number);
         let saved = saved.ok_or(Damage("a chunk lacks request dimensions"))?;
         let text = |id| self.chunk.strings.text(id);
+        let (hostname, server_name) = (text(saved.hostname)?, text(saved.server_name)?);
+        let (script_name, status) = (text(saved.script_name)?, saved.status);
         let schema = Some(saved.schema).filter(|&schema| schema != NONE);
-        let sent = Dimensions {
-            hostname: text(saved.hostname)?,
-            server_name: text(saved.server_name)?,
-            script_name: text(saved.script_name)?,
-            schema: schema.map(text).transpose()?,
-            status: saved.status,
-            hash: 0,
-        };
-        let hash = pool.strings.hasher().hash_identity(
-            sent.hostname,
-            sent.server_name,
-            sent.script_name,
-            sent.schema,
-            sent.status,
-        );
-        let sent = Dimensions { hash, ..sent };
+        let schema = schema.map(text).transpose()?;
+        let hasher = pool.strings.hasher();
+        let hash = hasher.hash_identity(hostname, server_name, script_name, schema, status);
+        let sent = Dimensions { hostname, server_name, script_name, schema, status, hash };
         Ok(*place.insert(pool.origins.intern(&sent, NONE, &mut pool.strings)))
     }
 
