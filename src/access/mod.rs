@@ -30,6 +30,7 @@ mod users;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 use tracing::warn;
 
@@ -78,8 +79,13 @@ pub struct UserStore {
     pub attempts: Attempts,
     /// Limits the log lines that strangers can cause.
     failures_logged: Limit,
+    /// The last failed login.
+    last_failure: Mutex<Option<Failure>>,
     clock: Arc<dyn Clock>,
 }
+
+/// A failed login: protocol, user and address.
+type Failure = (&'static str, String, IpAddr);
 
 /// Shortest time between two log lines about failed logins, milliseconds.
 const FAILURE_LOG_MS: u64 = 10_000;
@@ -91,14 +97,28 @@ impl UserStore {
             users: watch::Sender::new(Arc::new(users)),
             attempts: Attempts::default(),
             failures_logged: Limit::new(FAILURE_LOG_MS),
+            last_failure: Mutex::default(),
             clock,
         }
     }
 
-    /// Logs how many failed logins had no line of their own, if that is due.
-    pub(crate) fn log_failures(&self) {
-        let failed = self.failures_logged.overdue(self.clock.mono_ms());
-        failed.into_iter().for_each(log_more_failures);
+    /// Logs the last failed login and how many others had no line of their own, if that is due.
+    pub(crate) fn log_failures(&self, now_ms: u64) {
+        if let Some(failed) = self.failures_logged.overdue(now_ms) {
+            self.log_last_failure(failed - 1);
+        }
+    }
+
+    /// Logs the last failed login, and that so many others had no line of their own.
+    fn log_last_failure(&self, others: u64) {
+        let Some((protocol, user, peer)) = self.last_failure.lock().clone() else { return };
+        match others {
+            0 => warn!(protocol, user, %peer, "Refused a login."),
+            _ => warn!(
+                protocol, user, %peer, others,
+                "Refused a login, and since the last such line others, of any user and address."
+            ),
+        }
     }
 
     /// Replaces the users. Sessions of users whose role and secrets are unchanged continue; the
@@ -251,27 +271,17 @@ impl Access {
     /// Counts and logs a failed attempt; `name` is the name given, `None` for a token.
     fn failed(&self, peer: IpAddr, name: Option<&str>) {
         self.store.attempts.counters.logins_failed.add(1);
-        let now_ms = self.store.clock.mono_ms();
-        if let Some(more) = self.store.failures_logged.pass(now_ms) {
-            log_more_failures(more);
-            let users = self.store.users();
-            let user = match name {
-                None => "(token)",
-                Some(name) if users.is_configured(name) => name,
-                // Not the name given, because people type passwords there.
-                Some(_) => "(not configured)",
-            };
-            warn!(protocol = self.protocol, user, %peer, "Refused a login.");
+        let users = self.store.users();
+        let user = match name {
+            None => "(token)",
+            Some(name) if users.is_configured(name) => name,
+            // Not the name given, because people type passwords there.
+            Some(_) => "(not configured)",
+        };
+        *self.store.last_failure.lock() = Some((self.protocol, user.to_owned(), peer));
+        if let Some(others) = self.store.failures_logged.pass(self.store.clock.mono_ms()) {
+            self.store.log_last_failure(others);
         }
-    }
-}
-
-fn log_more_failures(failed: u64) {
-    if failed > 0 {
-        warn!(
-            failed,
-            "Refused more logins since the line about the last one, of any user and address."
-        );
     }
 }
 

@@ -401,11 +401,13 @@ const WATCH_PERIOD: Duration = Duration::from_millis(200);
 /// Logs losses and failed logins that are due.
 fn watch(mut losses: LossLog, users: &UserStore, clock: &dyn Clock, stop: &Shutdown) {
     while !stop.requested() {
-        losses.look(clock.mono_ms());
-        users.log_failures();
+        let now_ms = clock.mono_ms();
+        losses.look(now_ms);
+        users.log_failures(now_ms);
         std::thread::sleep(WATCH_PERIOD);
     }
     losses.tell();
+    users.log_failures(u64::MAX);
 }
 
 /// Checks the reports, secrets and certificates that a configuration names, and that `state.dir`

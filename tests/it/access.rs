@@ -467,6 +467,7 @@ fn secrets_are_seen_nowhere() {
         basic("kim", PASSWORD),
         format!("Bearer {TOKEN}"),
         basic("kim", wrong),
+        basic("kim", wrong),
         format!("Bearer {wrong}"),
     ] {
         ask(http, "GET", "/api/v1/info", &[("authorization", &who)]);
@@ -486,10 +487,17 @@ fn secrets_are_seen_nowhere() {
     program.signal("TERM");
     program.wait();
     let log = program.log();
-    let refused = log.iter().find(|line| line["message"] == "Refused a login.");
-    let refused = refused.expect("a failed login is in the log");
-    for (name, shown) in [("protocol", "HTTP"), ("user", "kim"), ("peer", "127.0.0.1")] {
-        assert_eq!(refused[name], shown, "{refused}");
+    // The first at once; the last of those after it at the stop, with the number of the others.
+    let refused: Vec<&Json> =
+        log.iter().filter(|line| line["message"].to_string().contains("efused a login")).collect();
+    assert_eq!(refused.len(), 2, "{log:?}");
+    for (line, user, others) in
+        [(refused[0], "kim", Json::Null), (refused[1], "(token)", Json::from(1))]
+    {
+        for (name, shown) in [("protocol", "HTTP"), ("user", user), ("peer", "127.0.0.1")] {
+            assert_eq!(line[name], shown, "{line}");
+        }
+        assert_eq!(line["others"], others, "{line}");
     }
     seen.push_str(&format!("{log:?}"));
     let said = run(pinbad().args(["check", "--config", &configured.config]));
