@@ -96,6 +96,13 @@ impl OpenHistory {
         Ok(Self { history: Some(history), writer: Some(writer), shipper, fleet, ..Self::default() })
     }
 
+    /// The unix second at which its files were written last; 0 if there are none.
+    pub(super) fn written(&self) -> u64 {
+        let earlier = self.history.as_ref().and_then(History::earlier);
+        let parts = earlier.iter().flat_map(|it| it.parts.iter());
+        parts.map(|part| part.written).max().unwrap_or_default()
+    }
+
     /// Keeps raw requests from now on: called before the first merge.
     pub(super) fn keep_requests(&mut self, config: &Config, live: &SharedLive) {
         let writer = self.writer.as_mut();

@@ -169,6 +169,8 @@ impl Daemon {
         let followed = counters.followed();
         // After that: positions of followed files in history take precedence over the snapshot.
         let mut history = OpenHistory::open(config, &clock, &counters.squids)?;
+        let of_snapshot = previous.as_ref().map_or(0, |it| it.contents.unix_ms / 1000);
+        startup::log_clock_behind(&*clock, of_snapshot.max(history.written()));
         if config.history.dir.is_none() {
             counters.squids.iter().for_each(|it| it.begin(None));
         }

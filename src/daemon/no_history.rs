@@ -28,6 +28,10 @@ impl OpenHistory {
         Ok(Self)
     }
 
+    pub(super) fn written(&self) -> u64 {
+        0
+    }
+
     pub(super) fn keep_requests(&mut self, _: &Config, _: &SharedLive) {}
 
     pub(super) fn refill(

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use serde_json::{Value as Json, json};
 
-use crate::harness::{Program, await_until, pinbad, run};
+use crate::harness::{Here, Program, await_until, pinbad, run};
 use crate::packets::request;
 use crate::restart::SmallDisk;
 
@@ -219,6 +219,31 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
     let said = run(pinbad().args(["--data", &dir]));
     assert_eq!(said.code, Some(1), "{said:?}");
     assert!(said.err.contains("; mount it read-write;"), "{said:?}");
+}
+
+/// A clock that was ahead has left later times in snapshot and history; a start says by how much.
+#[test]
+fn a_clock_that_was_ahead_is_said_at_the_start() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = format!("data.dir={}", place.path().display());
+    let now = || std::time::UNIX_EPOCH.elapsed().unwrap().as_millis() as u64;
+    let is_behind = |log: &[Json]| {
+        let mut lines = log.iter().filter(|line| line["level"] == "WARN");
+        lines.any(|line| {
+            let message = line["message"].as_str().unwrap_or_default();
+            message.starts_with("The wall clock is 1h59m")
+                && message.contains("behind what was stored last")
+                && line["stored"].is_string()
+        })
+    };
+    for (ahead_ms, expected) in [(0, false), (7_199_000, true)] {
+        let (here, clock) = Here::with_manual_clock(&[&dir]);
+        clock.set_unix_ms(now() + ahead_ms);
+        here.site.send([request("web", "shop", "/x")]);
+        drop(here);
+        let log = stop(Program::serve(&[&dir]));
+        assert_eq!(is_behind(&log), expected, "{log:?}");
+    }
 }
 
 /// A new folder on a disk without room: packets are received, and it is said what is not kept.
