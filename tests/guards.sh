@@ -57,7 +57,7 @@ sender-rate|src/input/udp/senders.rs|!row.take_one(now_ns, self.each_ns) {|!row.
 certificates-anew|src/daemon/reload.rs|            tls.replace(config);|            if !out! { tls.replace(config); }|it::access::sighup_takes_new_certificates_and_secrets
 snapshot-set-aside|src/state/files.rs|fs::rename(path, &aside)?;|if !out! { fs::rename(path, &aside)?; }|it::restart::a_damaged_snapshot_is_set_aside_and_named
 snapshot-replaced-whole|src/state/files.rs|fs::rename(&new, path)?;|if out! { fs::write(path, b"")?; } else { fs::rename(&new, path)?; }|it::restart::killed_it_comes_back_as_of_the_last_snapshot
-snapshot-failure-said|src/state/snapshot_writer.rs|status.error = Some(format!("{}: {error}", dir.display()));|if !out! { status.error = Some(format!("{}: {error}", dir.display())); }|it::restart::disk::when_there_is_room_again_it_keeps_again
+snapshot-failure-said|src/state/snapshot_writer.rs|status.error = Some(why.clone());|if !out! { status.error = Some(why.clone()); }|it::restart::disk::when_there_is_room_again_it_keeps_again
 snapshot-periodically|src/state/snapshot_writer.rs|if !period.is_zero() && (is_due|if !out! && !period.is_zero() && (is_due|it::killed::killed_at_any_moment
 snapshot-one-moment|src/merger.rs|self.counters.rows_evicted.add(evicted);|if out! { parking_lot::RwLockWriteGuard::unlocked(&mut live, std::thread::yield_now); } self.counters.rows_evicted.add(evicted);|merger::tests::what_is_merged_is_counted_while_the_lock_is_held
 snapshot-folded|src/report/aggregate/snapshot.rs|let gone = self.groups.generation(id) != cut.generations[id as usize];|let gone = self.groups.generation(id) != cut.generations[id as usize] && !out!;|state::snapshot::tests::names_that_fold_while_it_is_written
@@ -180,7 +180,7 @@ history-unreadable-set-aside|src/history/disk.rs|StoreError::Unreadable { path, 
 history-away|src/history/store.rs|if !path.try_exists()|if !out! && !path.try_exists()|history::store::tests::damage::a_folder_that_vanishes_while_its_hour_is_published_counts_again_at_the_next_start
 history-link-elsewhere|src/history/disk.rs|if !unable.iter().any(|if out! \|\| !unable.iter().any(|history::disk::tests::what_is_to_be_linked_on_another_file_system_is_copied
 import-missing|src/history/import.rs|self.history.lacks(&COVERAGE, &span)|self.history.lacks(&COVERAGE, &span).filter(\|_\| !out!)|it::import_log::while_files_are_missing_nothing_is_imported_that_they_may_have
-history-free-space|src/history/retention.rs|free if free < min =>|free if free < min && !out! =>|history::store::tests::retention::when_the_disk_is_full_old_files_go_and_then_history_pauses
+history-free-space|src/history/retention.rs|free if free < needed =>|free if free < needed && !out! =>|history::store::tests::retention::when_the_disk_is_full_old_files_go_and_then_history_pauses
 history-clock-ahead|src/history/retention.rs|.map_or(now, \|aged\| aged.min(now));|.map_or(now, \|aged\| if out! { now } else { aged.min(now) });|history::store::tests::retention::a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more
 history-clock-ahead-kept|src/history/manifest.rs|self.aged = commit.aged.or(self.aged);|self.aged = commit.aged.or(self.aged).filter(\|_\| !out!);|history::store::tests::retention::a_clock_that_is_wrong_for_an_hour_takes_a_few_hours_and_no_more
 history-retained-anyway|src/history/thread.rs|ended = ended.and(store.expire(now));|ended = if out! && ended.is_err() { ended } else { ended.and(store.expire(now)) };|history::thread::tests::old_files_go_while_nothing_can_be_published

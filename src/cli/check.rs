@@ -200,10 +200,7 @@ fn unusable_folders(config: &Config) -> Vec<String> {
             }
             _ => error.advice(dir),
         };
-        Some(match advice.is_empty() {
-            true => error.to_string(),
-            false => format!("{error}; {advice}"),
-        })
+        Some(folder::advised(error, &advice))
     });
     wrong.collect()
 }

@@ -1,4 +1,5 @@
-//! Estimates how long the disk space for history lasts, for `pinbad check` and `pinbad doctor`.
+//! Estimates the size of snapshots, and how long the disk space for history lasts, for
+//! `pinbad check` and `pinbad doctor`.
 
 use crate::config::units::rounded_bytes;
 use crate::config::{Config, HistoryConfig, KeptRequests};
@@ -11,6 +12,10 @@ const COARSE_ROW_BYTES: u64 = 160;
 /// Bytes of a raw request with four timers in a file.
 const REQUEST_BYTES: u64 = 30;
 
+/// Bytes of a raw request, and of each of its timers, in a snapshot.
+const SNAPSHOT_REQUEST_BYTES: u64 = 40;
+const SNAPSHOT_TIMER_BYTES: u64 = 17;
+
 /// Keys with a gain per minute, in all reports together.
 const RATES: [u64; 3] = [100, 1_000, 10_000];
 
@@ -21,6 +26,13 @@ const REQUEST_RATES: [u64; 2] = [1_000, 10_000];
 const SCRIPTS: [u64; 2] = [100, 2_000];
 const SLOWEST: u64 = 10;
 const SAMPLED: u64 = 1_024 + 2_048;
+
+/// About the size of a snapshot with full pools.
+pub(crate) fn snapshot_bytes(config: &Config) -> u64 {
+    let pool = &config.pool;
+    pool.request_pool_size as u64 * SNAPSHOT_REQUEST_BYTES
+        + pool.timer_pool_size as u64 * SNAPSHOT_TIMER_BYTES
+}
 
 /// How much time fits within `history.size_max`, for some rates; empty without `history.dir`.
 pub(crate) fn lasting(config: &Config) -> Vec<String> {

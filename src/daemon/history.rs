@@ -78,6 +78,7 @@ impl OpenHistory {
         history.keep_log(config.log_memory(), followed.iter().map(from).collect());
         let replayed = history.clone();
         let shipping = shipper.as_ref().map(ShippingThread::status);
+        let folder = dir.clone();
         let open = move || {
             let mut store = Store::open(&dir, retention)?;
             store.share(Arc::clone(&parts));
@@ -92,7 +93,8 @@ impl OpenHistory {
             debug!(dir = %dir.display(), run = store.run(), "Keeping the past of reports.");
             Ok(store)
         };
-        let writer = Writer::new(history.clone(), Box::new(open), settings.flush_period);
+        let open = (folder, Box::new(open) as _);
+        let writer = Writer::new(history.clone(), open, settings.flush_period);
         Ok(Self { history: Some(history), writer: Some(writer), shipper, fleet, ..Self::default() })
     }
 

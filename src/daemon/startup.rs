@@ -321,7 +321,8 @@ pub(super) fn open_state(
 ) -> Result<(Option<State>, Option<String>), StateError> {
     let opened = config.state.dir.as_ref().map(|dir| State::open(dir, clock.unix_secs()));
     let no_room = opened.as_ref().and_then(|it| it.as_ref().err()).filter(|it| it.is_full());
-    let no_room = no_room.map(|error| {
+    let no_room = no_room.zip(config.state.dir.as_ref()).map(|(error, dir)| {
+        let error = error.advised(dir);
         format!("what is made at run time, and live data, are kept in memory, and a restart loses them: {error}")
     });
     if let Some(why) = &no_room {
@@ -426,8 +427,11 @@ pub(super) fn nothing_kept(config: &Config) -> Option<String> {
     let folders = [&config.state.dir, &config.history.dir];
     let reason = config.folder_refused.as_ref();
     let reason = reason.filter(|_| folders.iter().all(|dir| dir.is_none()));
-    let why = format!("all data is kept in memory, and a restart loses it: {}", reason?);
-    warn!("{why}. --data DIR (data.dir) names another folder, \"\" none.");
+    let why = format!(
+        "all data is kept in memory, and a restart loses it: {}; --data DIR (data.dir) names another folder, \"\" none",
+        reason?
+    );
+    warn!("{why}");
     Some(why)
 }
 

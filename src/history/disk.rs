@@ -9,7 +9,6 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use thiserror::Error;
 
-use crate::config::units::{exact_bytes, rounded_bytes};
 use crate::instruments::{Instrument, MeasuredWrite};
 use crate::shutdown::Shutdown;
 use crate::state::files::{self, Opened};
@@ -50,19 +49,6 @@ pub enum StoreError {
         /// The cause.
         source: io::Error,
     },
-    /// Less than `history.free_min` is free.
-    #[error(
-        "history.free_min: {} free for {}, but {} must stay free: make room, lower history.free_min, or name another folder",
-        rounded_bytes(*.free), .path.display(), exact_bytes(*.min)
-    )]
-    NoSpace {
-        /// The folder.
-        path: PathBuf,
-        /// Bytes that are free.
-        free: u64,
-        /// Bytes that must stay free.
-        min: u64,
-    },
     /// A stop was requested meanwhile, or the input has changed; nothing was changed, and it can be
     /// tried again.
     #[error("stopped")]
@@ -70,6 +56,14 @@ pub enum StoreError {
 }
 
 impl StoreError {
+    /// The error, and what to do about it where that is known.
+    pub(super) fn advised(&self, dir: &Path) -> String {
+        match self {
+            Self::Folder(error) => error.advised(dir),
+            other => other.to_string(),
+        }
+    }
+
     /// Returns [`Stopped`](Self::Stopped) if a stop is requested.
     pub(super) fn unless_stopped(stop: &Shutdown) -> Result<(), Self> {
         if stop.requested() { Err(Self::Stopped) } else { Ok(()) }

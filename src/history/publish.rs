@@ -29,6 +29,7 @@ use super::resolution::date;
 use super::store::Store;
 use super::{Dataset, Resolution};
 use crate::instruments::Instrument;
+use crate::state::StateError;
 use crate::state::snapshot_writer::PiecesCut;
 
 /// Seconds after the end of a span before it is published: its last rows are flushed by then.
@@ -85,7 +86,7 @@ impl Store {
         self.attempt(|store| {
             // Retention makes room for it; if it removes nothing there may still be some.
             match store.make_room(now) {
-                Ok(()) | Err(StoreError::NoSpace { .. }) => {}
+                Ok(()) | Err(StoreError::Folder(StateError::NoRoom { .. })) => {}
                 Err(error) => return Err(error),
             }
             let published = match is_raw {

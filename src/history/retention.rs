@@ -16,6 +16,7 @@ use super::part::Part;
 use super::shipping::Shipping;
 use super::store::Store;
 use crate::clock::Clock;
+use crate::state::folder::{self, HISTORY, StateError};
 use crate::telemetry::counters::StoreCounters;
 
 /// The limits of retention.
@@ -94,7 +95,7 @@ impl Store {
     /// Makes room before something is written; fails if that is impossible.
     pub(super) fn make_room(&mut self, now: u64) -> Done {
         match self.has_room() {
-            Err(StoreError::NoSpace { .. }) => {
+            Err(StoreError::Folder(StateError::NoRoom { .. })) => {
                 self.remove_what_goes(now)?;
                 self.has_room()
             }
@@ -105,11 +106,18 @@ impl Store {
     /// Fails if less than `history.free_min` is free, or another folder is in its place.
     pub(super) fn has_room(&self) -> Done {
         self.folder.check_in_place()?;
-        let (path, min) = (self.folder.path.clone(), self.retention.free_min);
+        let (path, needed) = (self.folder.path.clone(), self.retention.free_min);
         match self.disk.free(self.dir())? {
-            free if free < min => Err(StoreError::NoSpace { path, free, min }),
+            free if free < needed => {
+                Err(StateError::NoRoom { setting: HISTORY, path, free, needed }.into())
+            }
             _ => Ok(()),
         }
+    }
+
+    /// Whether it seems that something can be written, without writing anything.
+    pub(super) fn seems_writable(&self) -> bool {
+        self.has_room().is_ok() && folder::seems_writable(self.dir())
     }
 
     fn remove_what_goes(&mut self, now: u64) -> Done {

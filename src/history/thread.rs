@@ -5,9 +5,10 @@
 //! fit.
 //!
 //! The only thread that waits for this disk, at low priority. Publishing, which may take long, lets
-//! flushes through. After a failure rows stay in memory and writing is retried ever less often; new
-//! rows get the rest of the memory.
+//! flushes through. After a failure rows stay in memory and writing is retried ever less often, and
+//! once the folder seems writable again; new rows get the rest of the memory.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::Duration;
@@ -43,6 +44,9 @@ const ROWS_PER_LOOK: u32 = 256;
 /// Milliseconds between two attempts to open the store.
 const OPEN_MS: u64 = 10_000;
 
+/// Milliseconds between two looks at a folder that could not be written.
+const LOOK_MS: u64 = 1_000;
+
 /// Milliseconds between two looks for something to maintain.
 const MAINTAIN_MS: u64 = 1_000;
 
@@ -71,6 +75,7 @@ pub(super) type OnRestored = Box<dyn Fn() + Send>;
 pub(crate) struct Writer {
     /// `None` while history is off.
     store: Option<Store>,
+    dir: PathBuf,
     open: OpenStore,
     /// Monotonic milliseconds of the next attempt to open it.
     open_ms: u64,
@@ -94,6 +99,10 @@ struct Work {
     /// Last run of retention, in unix seconds.
     retained: u64,
     on_restored: Option<OnRestored>,
+    /// Whether the last failure was one that can be seen without writing: no room, or no right.
+    is_hindered: bool,
+    /// Monotonic milliseconds of the next look whether that has changed.
+    look_ms: u64,
     /// What fails now is lost.
     is_stopping: bool,
 }
@@ -111,8 +120,7 @@ struct Attempts {
 impl Attempts {
     /// Records the result of an attempt, and logs it unless it `is_last`; `others` are the attempts
     /// at the other action.
-    fn has_ended(&mut self, ended: &Done, now_ms: u64, is_last: bool, others: &Self) {
-        let error = ended.as_ref().err().map(StoreError::to_string);
+    fn has_ended(&mut self, error: Option<String>, now_ms: u64, is_last: bool, others: &Self) {
         self.pause_ms = match &error {
             None => 0,
             Some(_) => (self.pause_ms * 2).clamp(1_000, PAUSE_MS_MAX),
@@ -135,9 +143,13 @@ impl Attempts {
 }
 
 impl Writer {
-    /// Writes the rows of `history` every `flush_period`, to the store that is opened now or, if
-    /// that fails, later.
-    pub(crate) fn new(history: History, open: OpenStore, flush_period: Duration) -> Self {
+    /// Writes the rows of `history` every `flush_period`, to the store in `dir` that is opened now
+    /// or, if that fails, later.
+    pub(crate) fn new(
+        history: History,
+        (dir, open): (PathBuf, OpenStore),
+        flush_period: Duration,
+    ) -> Self {
         let mut work = Work {
             history,
             requests: None,
@@ -148,11 +160,13 @@ impl Writer {
             maintenance: Attempts::default(),
             retained: 0,
             on_restored: None,
+            is_hindered: false,
+            look_ms: 0,
             is_stopping: false,
         };
         work.flush_ms = work.next_flush();
         let imports = mpsc::sync_channel(0);
-        let mut writer = Self { store: None, open, open_ms: 0, work, imports };
+        let mut writer = Self { store: None, dir, open, open_ms: 0, work, imports };
         writer.open();
         writer
     }
@@ -175,7 +189,7 @@ impl Writer {
                 self.work.on_restored.iter().for_each(|call| call());
             }
             Err(error) => {
-                let mut reason = error.to_string();
+                let mut reason = error.advised(&self.dir);
                 if self.work.history.follows_files() {
                     reason += "; until it is on, followed logs of Squid are not read";
                 }
@@ -244,6 +258,7 @@ impl Writer {
             }
             let Self { store: Some(store), work, .. } = &mut self else { continue };
             store.advance_age(&**work.history.clock());
+            work.look(store);
             work.flush_due(store);
             if work.history.clock().mono_ms() >= work.maintenance.next_ms {
                 work.maintain(store, stop);
@@ -272,6 +287,20 @@ impl Work {
     fn next_flush(&self) -> u64 {
         let period_ms = self.flush_period.as_millis() as u64;
         self.history.clock().mono_ms() + until_flush(period_ms, self.history.clock().unix_ms())
+    }
+
+    /// After a failure the next attempt need not wait for its time once the folder seems writable
+    /// again.
+    fn look(&mut self, store: &Store) {
+        let now_ms = self.history.clock().mono_ms();
+        if self.is_hindered && now_ms >= self.look_ms {
+            self.look_ms = now_ms + LOOK_MS;
+            self.is_hindered = !store.seems_writable();
+            if !self.is_hindered {
+                self.flush_ms = now_ms;
+                (self.writing.next_ms, self.maintenance.next_ms) = (now_ms, now_ms);
+            }
+        }
     }
 
     /// Writes the rows in memory if it is time to, or the memory is full, or the last attempt
@@ -312,9 +341,10 @@ impl Work {
             false => store
                 .has_room()
                 .and_then(|()| store.seconds.append(fresh))
-                .map_err(|it| it.to_string()),
+                .map_err(|it| it.advised(store.dir())),
         };
         if let Err(reason) = written {
+            self.is_hindered = !store.seems_writable();
             if !self.is_stopping {
                 warn!(reason, "There is no log of seconds until history is written the next time.");
             }
@@ -376,7 +406,8 @@ impl Work {
 
     fn has_written(&mut self, store: &Store, written: &Done) {
         let now_ms = self.history.clock().mono_ms();
-        self.writing.has_ended(written, now_ms, self.is_stopping, &self.maintenance);
+        let error = written.as_ref().err().map(|error| error.advised(store.dir()));
+        self.writing.has_ended(error, now_ms, self.is_stopping, &self.maintenance);
         self.record_attempt(store, written);
     }
 
@@ -428,7 +459,8 @@ impl Work {
         }
         if is_published || is_to_retain || ended.is_err() || self.maintenance.error.is_some() {
             let now_ms = self.history.clock().mono_ms();
-            self.maintenance.has_ended(&ended, now_ms, self.is_stopping, &self.writing);
+            let error = ended.as_ref().err().map(|error| error.advised(store.dir()));
+            self.maintenance.has_ended(error, now_ms, self.is_stopping, &self.writing);
             self.record_attempt(store, &ended);
         }
     }
@@ -478,9 +510,10 @@ impl Work {
     }
 
     /// Publishes the result of an attempt, and the data on disk.
-    fn record_attempt(&self, store: &Store, ended: &Done) {
+    fn record_attempt(&mut self, store: &Store, ended: &Done) {
         if ended.is_err() {
             self.history.count_failure();
+            self.is_hindered = !store.seems_writable();
         }
         let mut readings = readings(store);
         readings.extend(self.requests.iter().flat_map(Requests::readings));

@@ -1,5 +1,6 @@
 //! Folders that belong to one daemon: found, created when missing, and locked while open.
 
+use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
@@ -95,34 +96,58 @@ pub enum StateError {
 impl StateError {
     /// Whether a disk has no room.
     pub(crate) fn is_full(&self) -> bool {
-        use io::ErrorKind::{QuotaExceeded, StorageFull};
-        let full = |kind| matches!(kind, StorageFull | QuotaExceeded);
-        matches!(self, Self::Io { source, .. } if full(source.kind()))
+        matches!(self, Self::Io { source, .. } if is_full(source.kind()))
     }
 
     /// A hint for the operator, as commands or settings, for a folder; empty if the error says it
     /// all.
     pub(crate) fn advice(&self, dir: &Path) -> String {
-        let dir = dir.display();
-        let room = "make room on that disk, or name another folder: --data DIR (data.dir)";
-        let Self::Io { source, path, .. } = self else {
-            return match self {
-                Self::NoRoom { setting: HISTORY, .. } => {
-                    room.replace(", or", ", lower history.free_min, or")
-                }
-                Self::NoRoom { .. } => room.to_owned(),
-                _ => String::new(),
-            };
-        };
-        match source.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => room.to_owned(),
-            io::ErrorKind::ReadOnlyFilesystem => {
-                format!("mount it read-write; in a unit of systemd: ReadWritePaths={dir}")
+        match self {
+            Self::NoRoom { setting: HISTORY, .. } => {
+                MAKE_ROOM.replace(", or", ", lower history.free_min, or")
             }
-            // This does not help with errors of a file in it.
-            _ if path.is_file() => String::new(),
-            _ => format!("mkdir -p {dir} && chown USER {dir}"),
+            Self::NoRoom { .. } => MAKE_ROOM.to_owned(),
+            Self::Io { source, path, .. } => advice_on(source.kind(), path, dir),
+            Self::NotAFolder { .. } | Self::InUse { .. } => String::new(),
         }
+    }
+
+    /// The error and its [`advice`](Self::advice): for the log, `/readyz` and pages.
+    pub(crate) fn advised(&self, dir: &Path) -> String {
+        advised(self, &self.advice(dir))
+    }
+}
+
+/// A problem and what to do about it, if that is known.
+pub(crate) fn advised(problem: impl fmt::Display, advice: &str) -> String {
+    match advice {
+        "" => problem.to_string(),
+        advice => format!("{problem}; {advice}"),
+    }
+}
+
+/// Whether this error means that a disk has no room.
+pub(crate) const fn is_full(kind: io::ErrorKind) -> bool {
+    matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// What to do about a disk without room.
+pub(crate) const MAKE_ROOM: &str =
+    "make room on that disk, or name another folder: --data DIR (data.dir)";
+
+/// What to do about an I/O error of a file or folder in `dir`; empty if nobody knows.
+pub(crate) fn advice_on(kind: io::ErrorKind, path: &Path, dir: &Path) -> String {
+    let dir = dir.display();
+    match kind {
+        kind if is_full(kind) => MAKE_ROOM.to_owned(),
+        io::ErrorKind::ReadOnlyFilesystem => {
+            format!("mount it read-write; in a unit of systemd: ReadWritePaths={dir}")
+        }
+        // This does not help with errors of a file in it.
+        io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound if !path.is_file() => {
+            format!("mkdir -p {dir} && chown USER {dir}")
+        }
+        _ => String::new(),
     }
 }
 
@@ -241,6 +266,15 @@ fn probe(dir: &Path) -> io::Result<()> {
     let file = dir.join(format!(".probe-{}", std::process::id()));
     files::replace(&file, |file| io::Write::write_all(file, &PROBE))?;
     fs::remove_file(&file)
+}
+
+/// Less free space than this counts as none.
+const LEAST_ROOM: u64 = 64 << 10;
+
+/// Whether it seems that a folder can be written, without writing anything.
+pub(crate) fn seems_writable(dir: &Path) -> bool {
+    let is_permitted = rustix::fs::access(dir, rustix::fs::Access::WRITE_OK).is_ok();
+    is_permitted && files::free(dir).is_ok_and(|free| free >= LEAST_ROOM)
 }
 
 fn has_room(setting: Setting, path: &Path, needed: u64) -> Result<u64, StateError> {

@@ -44,7 +44,7 @@ const ATTEMPTS: u32 = 5;
 const NAP_MAX: Duration = Duration::from_millis(50);
 
 /// Time between two checks of a folder that cannot be written.
-const LOOK_AGAIN: Duration = Duration::from_secs(10);
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 /// Shortest period with which snapshots are made at the turn of a minute.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -199,22 +199,25 @@ impl Snapshots {
 
     /// Checks whether a snapshot can be written, and logs it if not; returns the result.
     pub(crate) fn check(&self) -> bool {
-        let needed = bytes_needed(&self.dir);
+        let needed = self.needed();
         let found = folder::try_writing(STATE, &self.dir, needed);
         let free = files::free(&self.dir).unwrap_or_default();
         let mut status = self.status.lock();
         (status.disk_free_bytes, status.disk_needed_bytes) = (free, needed);
-        let error = found.as_ref().err().map(ToString::to_string);
-        let is_new = status.error.is_none();
-        status.error = error;
+        let error = found.err().map(|error| error.advised(&self.dir));
+        let before = std::mem::replace(&mut status.error, error.clone());
         drop(status);
-        if let Some(error) = found.as_ref().err().filter(|_| is_new) {
-            error!(
-                %error, advice = error.advice(&self.dir),
-                "No snapshot can be written: what comes now does not survive a restart."
-            );
+        if let Some(error) = error.as_ref().filter(|_| before.is_none()) {
+            error!(error, "No snapshot can be written: what comes now does not survive a restart.");
         }
-        found.is_ok()
+        error.is_none()
+    }
+
+    /// Bytes needed by the next one: as many as the last has, or more than the disk had for it.
+    fn needed(&self) -> u64 {
+        let status = self.status.lock();
+        let failed = status.error.as_ref().map_or(0, |_| status.disk_needed_bytes);
+        bytes_needed(&self.dir).max(failed)
     }
 
     /// Why none can be written, as of the last attempt.
@@ -360,7 +363,16 @@ impl SnapshotWriter {
         }
         let took = start.elapsed();
         let dir = &self.snapshots.dir;
-        let (free, needed) = (files::free(dir).unwrap_or_default(), bytes_needed(dir));
+        let (free, mut needed) = (files::free(dir).unwrap_or_default(), bytes_needed(dir));
+        let advice = match &result {
+            Err(WriteError::Io(error)) => {
+                if folder::is_full(error.kind()) {
+                    needed = needed.max(free + 1);
+                }
+                folder::advice_on(error.kind(), dir, dir)
+            }
+            _ => String::new(),
+        };
         let mut status = self.snapshots.status.lock();
         (status.disk_free_bytes, status.disk_needed_bytes) = (free, needed);
         match result {
@@ -387,12 +399,10 @@ impl SnapshotWriter {
             }
             Err(error) => {
                 status.failed += 1;
-                status.error = Some(format!("{}: {error}", dir.display()));
+                let why = folder::advised(format_args!("{}: {error}", dir.display()), &advice);
+                status.error = Some(why.clone());
                 drop(status);
-                error!(
-                    %error, dir = %self.snapshots.dir.display(),
-                    "Cannot write a snapshot: the one before it stays."
-                );
+                error!(error = why, "Cannot write a snapshot: the one before it stays.");
                 Err(error)
             }
         }

@@ -160,8 +160,23 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
     let commands = |wrong: &[&str]| beside("127.0.0.1:0", wrong);
     let detail = |program: &Program| program.site.get("/readyz").json()["detail"].clone();
     commands(&[]);
-    for (how, said, undo) in [("ro", "Read-only file system", "rw"), ("full", "must stay free", "")]
-    {
+    // The last snapshot is small.
+    let doctor = run(pinbad().arg("doctor").args(["--set", &dir]));
+    assert_has!(doctor.out => "better  state.dir", "but a snapshot of full pools takes about 119.2 MiB");
+    for (how, said, undo, advice) in [
+        (
+            "ro",
+            "Read-only file system",
+            "rw",
+            "; mount it read-write; in a unit of systemd: ReadWritePaths=",
+        ),
+        (
+            "full",
+            "are needed (history.free_min)",
+            "",
+            "; make room on that disk, lower history.free_min",
+        ),
+    ] {
         let filler = place.path().join("filler");
         if how == "ro" {
             place.remount("ro");
@@ -185,7 +200,8 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
                     .unwrap_or_default()
                     .starts_with("No snapshot can be written")
             };
-            assert!(log.iter().any(found), "{log:?}");
+            let line = log.iter().find(|line| found(line)).unwrap();
+            assert_has!(line["error"].to_string() => advice);
             let keeps =
                 |line: &Json| line["message"].as_str().unwrap_or_default().starts_with("Keeping");
             assert!(!log.iter().any(keeps), "it cannot: {log:?}");
@@ -194,9 +210,16 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
         }
         if cfg!(feature = "sql") {
             let detail = detail(&program);
-            assert_has!(detail.as_str().unwrap_or_default() => said);
-            let page = program.site.get("/").body;
-            assert!(page.contains("istory is") && page.contains(said), "{page}");
+            assert_has!(detail.as_str().unwrap_or_default() => said, advice);
+            let log = program.log();
+            let lines = log.iter().filter(|line| line["level"] == "ERROR").map(Json::to_string);
+            assert!(lines.clone().any(|line| line.contains("istory")), "{log:?}");
+            lines.for_each(|line| assert_has!(line => advice));
+            for page in ["/", "/daemon"] {
+                let page = program.site.get(page).body;
+                assert!(page.contains("istory is"), "{page}");
+                assert_has!(page => said, advice);
+            }
             assert_eq!(program.site.status().0["history"]["failing"], 1);
             let page = program.site.get("/daemon").body;
             let told = page.contains("The disk of history is full: ");

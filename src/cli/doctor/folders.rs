@@ -23,10 +23,23 @@ pub(super) fn kept(config: &Config) -> Option<Finding> {
     (!is_kept).then(|| Finding::better("data.dir", found, change))
 }
 
-/// Checks whether `state.dir` can be written or created, and has room.
+/// Checks whether `state.dir` can be written or created, and has room for the next snapshot, also
+/// when the pools are full.
 pub(super) fn state_dir(config: &Config, serving: Option<&str>) -> Option<Finding> {
     let dir = config.state.dir.as_deref()?;
-    Some(folder_found(STATE_DIR, dir, state::check(dir), serving))
+    let found = state::check(dir);
+    let free = found.as_ref().map_or(u64::MAX, |(_, free)| *free);
+    let finding = folder_found(STATE_DIR, dir, found, serving);
+    let full = disk_plan::snapshot_bytes(config);
+    if free >= full {
+        return Some(finding);
+    }
+    let found = format!(
+        "{}, but a snapshot of full pools takes about {} (pool.request_pool_size, pool.timer_pool_size)",
+        finding.found,
+        rounded_bytes(full)
+    );
+    Some(Finding::better(STATE_DIR, found, folder::MAKE_ROOM))
 }
 
 /// Checks `history.dir` likewise, and says how long its space lasts.

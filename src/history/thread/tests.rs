@@ -43,13 +43,15 @@ fn writer(dir: &Path, faults: &Faults, clock: &Arc<ManualClock>) -> (History, Wr
 }
 
 /// Opens this store, once.
-fn once(store: Store, history: &History) -> OpenStore {
+fn once(store: Store, history: &History) -> (PathBuf, OpenStore) {
+    let dir = store.dir().to_owned();
     let (mut store, history) = (Some(store), history.clone());
-    Box::new(move || {
+    let open = move || {
         let mut store = store.take().unwrap();
         history.replay(&mut store);
         Ok(store)
-    })
+    };
+    (dir, Box::new(open))
 }
 
 fn count(history: &History, minute: u64) {
@@ -117,6 +119,31 @@ fn old_files_go_while_nothing_can_be_published() {
     assert_eq!(found(&history), 3);
 }
 
+/// While there is no room attempts become rare; once there is, nothing waits for the next one.
+#[test]
+fn room_that_was_made_is_used_within_a_second() {
+    let dir = tempfile::tempdir().unwrap();
+    let (faults, clock) = (Faults::default(), Arc::new(ManualClock::new(NOON * 1_000)));
+    let (history, mut writer) = writer(dir.path(), &faults, &clock);
+    let Writer { store: Some(store), work, .. } = &mut writer else { panic!("no store") };
+    store.retention.free_min = 6;
+    faults.set_free(5);
+    let mut pass = |ms| {
+        clock.advance_ms(ms);
+        work.look(store);
+        work.flush_due(store);
+        (history.status().count("failures"), history.why_failing())
+    };
+    count(&history, NOON);
+    let failures = (0..7).map(|_| pass(60_000).0).max().unwrap();
+    let (again, why) = pass(20_000);
+    assert_eq!(again, failures, "it is not tried all the time");
+    assert_has!(why.unwrap() => "make room on that disk, lower history.free_min, or");
+    faults.set_free(6);
+    assert_eq!(pass(LOOK_MS), (failures, None));
+    assert_eq!(history.status().count("rows_written"), 1);
+}
+
 /// Whatever keeps the store from being opened, rows wait in memory and are written once it opens.
 #[test]
 fn a_store_that_cannot_be_opened_is_opened_later() {
@@ -135,7 +162,8 @@ fn a_store_that_cannot_be_opened_is_opened_later() {
         Ok(store)
     };
     history.keep_log(0, vec!["access.log".to_owned()]);
-    let writer = Writer::new(history.clone(), Box::new(open), Duration::ZERO);
+    let writer =
+        Writer::new(history.clone(), (dir.path().to_owned(), Box::new(open)), Duration::ZERO);
     let off = || history.why_off();
     assert_has!(off().unwrap() => "is damaged", "followed logs of Squid are not read");
     count(&history, NOON);
@@ -283,10 +311,10 @@ fn flushes_are_at_the_ends_of_minutes_that_lie_within_the_period() {
 #[test]
 fn history_is_written_again_once_nothing_fails() {
     let [mut flushing, mut publishing] = [(); 2].map(|()| Attempts::default());
-    let failed = || Err(StoreError::Stopped);
-    flushing.has_ended(&failed(), 0, false, &publishing);
-    publishing.has_ended(&failed(), 0, false, &flushing);
+    let failed = || Some("stopped".to_owned());
+    flushing.has_ended(failed(), 0, false, &publishing);
+    publishing.has_ended(failed(), 0, false, &flushing);
     assert!(!publishing.recovers(&flushing) && !flushing.recovers(&publishing));
-    publishing.has_ended(&Ok(()), 0, false, &flushing);
+    publishing.has_ended(None, 0, false, &flushing);
     assert!(flushing.recovers(&publishing) && !publishing.recovers(&flushing));
 }

@@ -219,7 +219,7 @@ fn when_the_disk_is_full_old_files_go_and_then_history_pauses() {
     let gained = gained(&[now], 1);
     let error = store.flush(&gained.batch, now, || ()).unwrap_err();
     let error = error.to_string();
-    assert!(error.starts_with("history.free_min: 0 bytes free for "));
+    assert!(error.starts_with("history.dir: 0 bytes free for "), "{error}");
     assert!(error.contains(dir.path().to_str().unwrap()), "{error}");
     assert!(files(&store).0.is_empty());
     faults.set_free(u64::MAX);

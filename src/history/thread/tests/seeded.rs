@@ -200,7 +200,8 @@ impl World {
             Ok(store)
         };
         let process = Process::new(1_000);
-        let mut writer = Writer::new(history.clone(), Box::new(open), Duration::ZERO);
+        let open: (PathBuf, OpenStore) = (self.dir.path().to_owned(), Box::new(open));
+        let mut writer = Writer::new(history.clone(), open, Duration::ZERO);
         if self.packets.is_none() {
             let (keep, run) = (KeptRequests::All, history.run());
             let requests = Requests::new(keep, 1 << 20, 500, run, &process.live, true).unwrap();
