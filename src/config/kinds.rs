@@ -15,7 +15,7 @@ use ureq::http::uri::Authority;
 use super::error::ConfigError;
 use super::raw_value::{Given, Value};
 use super::suggest;
-use super::units::{exact_bytes, exact_duration, parse_bytes, parse_duration};
+use super::units::{exact_bytes, exact_duration, not_a_duration, parse_bytes, parse_duration};
 use crate::limits::SPAN_TAGS_MAX;
 
 /// A kind of values, read into a `T`.
@@ -149,7 +149,7 @@ pub(super) fn span(least: Duration, most: Duration) -> Kind<Duration> {
         exact_duration(most)
     );
     Kind::new(accepted, move |given| {
-        let duration = parse_duration(given.text_or_number().ok_or("not a duration")?)?;
+        let duration = parse_duration(given.text_or_number().ok_or_else(not_a_duration)?)?;
         match duration {
             _ if duration < least => Err("too short".into()),
             _ if duration > most => Err("too long".into()),
@@ -450,8 +450,8 @@ pub(super) fn buckets() -> Kind<Vec<Duration>> {
     let accepted =
         "up to 40 durations in ascending order, as in [\"10ms\", \"100ms\", \"1s\"]; [] for none";
     list((40, "durations"), accepted, |given, before| {
-        let text = given.text_or_number().ok_or("not a duration")?;
-        let duration = parse_duration(text).map_err(|_| "not a duration")?;
+        let text = given.text_or_number().ok_or_else(not_a_duration)?;
+        let duration = parse_duration(text)?;
         match duration <= before.last().copied().unwrap_or_default() {
             true => Err("not longer than what stands before it".into()),
             false => Ok(duration),

@@ -28,6 +28,9 @@ const SIZE_UNITS: [(&str, u64); 9] = [
 const TIME_UNITS: [(&str, u128); 5] =
     [("d", 86_400 * ONE), ("h", 3_600 * ONE), ("m", 60 * ONE), ("s", ONE), ("ms", 1_000_000)];
 
+/// The units of time, for messages.
+const TIME_UNITS_NAMED: &str = "units are d, h, m, s and ms";
+
 /// Reads a size: "64MB" (1000 x 1000), "64MiB" (1024 x 1024), "65536" (bytes).
 ///
 /// # Errors
@@ -71,18 +74,19 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
     let mut units = &TIME_UNITS[..];
     while !rest.is_empty() {
         let (number, after) = split_number(rest);
-        let number = parse_decimal(number).ok_or("not a duration")?;
+        let number = parse_decimal(number).ok_or_else(not_a_duration)?;
         let after = after.trim_start();
         let unit_end = after.find(|c: char| c.is_ascii_digit() || c == ' ').unwrap_or(after.len());
         let (unit, after) = after.split_at(unit_end);
         let Some(at) = units.iter().position(|(name, _)| *name == unit) else {
-            return Err(if unit.is_empty() {
+            let why = if unit.is_empty() {
                 "a number without a unit".to_owned()
             } else if TIME_UNITS.iter().any(|(name, _)| *name == unit) {
                 format!("{unit:?} stands after a smaller unit or twice")
             } else {
                 format!("{unit:?} is not a unit of time")
-            });
+            };
+            return Err(format!("{why}: {TIME_UNITS_NAMED}"));
         };
         nanos = number
             .checked_mul(units[at].1)
@@ -92,9 +96,14 @@ pub(crate) fn parse_duration(text: &str) -> Result<Duration, String> {
         rest = after.trim_start();
     }
     if nanos == 0 && text.trim().is_empty() {
-        return Err("not a duration".to_owned());
+        return Err(not_a_duration());
     }
     to_duration(nanos)
+}
+
+/// The problem of what is no duration at all.
+pub(super) fn not_a_duration() -> String {
+    format!("not a duration: {TIME_UNITS_NAMED}")
 }
 
 fn to_duration(nanos: u128) -> Result<Duration, String> {
@@ -223,6 +232,8 @@ mod tests {
             ("soon", "not a duration"),
             ("-1s", "not a duration"),
             ("15M", "\"M\" is not a unit of time"),
+            ("15min", "\"min\" is not a unit of time"),
+            ("15m30", "a number without a unit"),
             ("2w", "\"w\" is not a unit of time"),
             ("1 30m", "a number without a unit"),
             ("1h30", "a number without a unit"),
@@ -230,8 +241,11 @@ mod tests {
             ("1s1s", "\"s\" stands after a smaller unit or twice"),
             ("9999999999999h", "too long"),
         ] {
-            assert_eq!(parse_duration(text), Err(problem.to_owned()), "{text}");
+            let units = if problem == "too long" { "" } else { ": units are d, h, m, s and ms" };
+            assert_eq!(parse_duration(text), Err(format!("{problem}{units}")), "{text}");
         }
+        let named: Vec<&str> = TIME_UNITS.iter().map(|(name, _)| *name).collect();
+        assert_has!(TIME_UNITS_NAMED => &named.join(", ").replace(", ms", " and ms"));
     }
 
     #[test]

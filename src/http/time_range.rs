@@ -26,9 +26,10 @@ use crate::query::question::Spans;
 
 /// The accepted times, for messages.
 const MOMENTS: &str = "unix seconds such as 1700000000, RFC 3339 such as 2023-11-14T22:13:20Z, a date such as 2023-11-14 or \
-    2023-11-14T22:13 in the zone of tz, or now, -7d, -1h30m, -7d@d, @h, -1d@d+9h, of the years 1970 to 9999";
+    2023-11-14T22:13 in the zone of tz, or now, -7d, -1h30m, -7d@d, @h, -1d@d+9h in units of y, mon, w, d, h, m and s; of the years \
+    1970 to 9999";
 /// The accepted comparison spans, for messages.
-const COMPARED: &str = "how far before, such as -1w, 1d or 1h, span for the one right before, or the moment at which it begins";
+const COMPARED: &str = "how far before, such as -1w, 1d or 1h, in units of y, mon, w, d, h, m and s, span for the one right before, or the moment at which it begins";
 /// The problem of a span that is empty or runs backwards.
 pub(super) const NOT_BEFORE: &str = "is not before to";
 /// The problem of a time that has not come yet.
@@ -529,6 +530,8 @@ mod tests {
             ("from=2030-01-01", "from: is in the future"),
             ("from=2030-01-01&to=now", "is not before to"),
             ("from=x", "RFC 3339"),
+            ("from=-15min", "in units of y, mon, w, d, h, m and s;"),
+            ("from=-1h&compare=15min", "in units of y, mon, w, d, h, m and s,"),
             ("to=-1d&from=-1h", "is not before to"),
             ("compare=-1w", "needs from"),
             ("from=-1d&compare=x", "-1w"),

@@ -91,15 +91,18 @@ impl WindowForm {
     /// The window in whole microseconds, from one second to [`WINDOW_SECS_MAX`].
     pub(super) fn read(&self) -> Result<Duration, String> {
         let allowed = Duration::from_secs(1)..=Duration::from_secs(WINDOW_SECS_MAX);
-        let read = parse_duration(&self.0).ok();
+        let read = parse_duration(&self.0);
         let read = read.map(|window| Duration::from_micros(window.as_micros() as u64));
-        read.filter(|window| allowed.contains(window)).ok_or_else(|| {
-            format!(
-                "'{}': a window is a time such as 60s, 15m, 24h or 7d, from 1s to {}d",
-                self.0.trim(),
-                WINDOW_SECS_MAX / 86_400
-            )
-        })
+        let why = match read {
+            Ok(window) if allowed.contains(&window) => return Ok(window),
+            Ok(_) => String::new(),
+            Err(why) => format!("{why}; "),
+        };
+        Err(format!(
+            "'{}': {why}a window is a time such as 60s, 15m, 24h or 7d, from 1s to {}d",
+            self.0.trim(),
+            WINDOW_SECS_MAX / 86_400
+        ))
     }
 }
 

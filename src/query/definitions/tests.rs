@@ -145,7 +145,7 @@ fn an_error_names_file_line_and_key() {
         "name = 'a'\ncomment = 'report1'\nwindow = '1m'" =>
             "7: report.window: comment: cannot be given together with window";
         "name = 'a'\nlevel = 'packet'\nwindow = '1 year'" =>
-            "7: report.window: '1 year': a window is a time such as";
+            "7: report.window: '1 year': \"year\" is not a unit of time: units are d, h, m, s and ms; a window is a time such as";
     ] {
         let error = configured(&format!("{FIRST}[[report]]\n{entry}\n")).unwrap_err();
         assert!(error.starts_with(&format!("pinbad.toml:{told}")), "{error}");
