@@ -7,8 +7,10 @@ use datafusion::arrow::error::ArrowError;
 use datafusion::common::{DataFusionError, SchemaError};
 
 use crate::config::suggest;
+use crate::grammar::percentile::percentile_hint;
 use crate::instruments::Active;
 use crate::series::Metric;
+use crate::sql::dialect::rewrite::INTERVAL_UNITS;
 
 /// The error of a statement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -120,25 +122,25 @@ errors! {
 }
 
 /// Where there is a percentile that is no column.
-fn percentile_hint(percent: f64) -> String {
+fn function_hint(percent: f64) -> String {
     format!(
-        "; reports have p50, p90, p95 and p99, and those of their definition; there is percentile(req_time, {percent}) \
-         over pinba.request, and percentile(histogram, {percent}) over the reports of history"
+        "; reports of database pinba have it; there is percentile(req_time, {percent}) over pinba.request, and \
+         percentile(histogram, {percent}) over the reports of history"
     )
 }
 
 impl From<DataFusionError> for SqlError {
     fn from(error: DataFusionError) -> Self {
         match error.find_root() {
-            DataFusionError::SQL(parser, _) => Self::parse(unprefixed(parser.to_string())),
+            DataFusionError::SQL(parser, _) => Self::parse(unprefixed(&parser.to_string())),
             DataFusionError::SchemaError(schema, _) => match &**schema {
                 SchemaError::FieldNotFound { field, valid_fields } => {
                     let names = valid_fields.iter().map(|field| field.name.as_str());
                     // Some have internal names.
                     let names = names.filter(|name| !name.contains(char::is_control));
                     let hint = match Metric::parse(&field.name) {
-                        Some(Metric::Percentile(percent)) => percentile_hint(percent),
-                        _ => suggest::question(&field.name, names),
+                        Some(Metric::Percentile(percent)) => function_hint(percent),
+                        _ => suggest::question(&field.name, names) + &percentile_hint(&field.name),
                     };
                     let name = field.flat_name();
                     Self::no_such_column(format!("Unknown column '{name}'{hint}"))
@@ -297,10 +299,11 @@ fn is_too_long(error: &ArrowError) -> bool {
 }
 
 /// The message of the SQL parser, without the name of the library.
-pub(super) fn unprefixed(message: String) -> String {
-    match message.strip_prefix("sql parser error: ") {
-        Some(message) => message.to_owned(),
-        None => message,
+pub(super) fn unprefixed(message: &str) -> String {
+    let message = message.strip_prefix("sql parser error: ").unwrap_or(message);
+    match message.starts_with("INTERVAL requires a unit") {
+        true => format!("{message}; units are {INTERVAL_UNITS}"),
+        false => message.to_owned(),
     }
 }
 

@@ -117,7 +117,7 @@ pub(super) fn select_of(expressions: Vec<Expr>) -> Result<Box<Query>, SqlError> 
 }
 
 fn wrong(error: ParserError) -> SqlError {
-    SqlError::parse(unprefixed(error.to_string()))
+    SqlError::parse(unprefixed(&error.to_string()))
 }
 
 /// Verbs of statements that write, or change the server.

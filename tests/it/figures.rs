@@ -247,6 +247,16 @@ mod of_the_past {
         assert_eq!(own["rows"].as_array().map(Vec::len), Some(1), "{own}");
         let in_part = "SELECT q.p95 FROM (SELECT p95 FROM report_by_script_name) q";
         assert_eq!(ask(in_part)["rows"], serde_json::json!([[0.256]]));
+        // Any there is, by the name of its column or as one writes the number.
+        let any = "SELECT r.`p99.9`, p20, p75 FROM report_by_script_name r ORDER BY p12_5";
+        let answer = ask(any);
+        let secs: Vec<f64> =
+            answer["rows"][0].as_array().unwrap().iter().filter_map(Json::as_f64).collect();
+        assert!(secs[1] < 0.001_1 && (0.007_8..0.008_2).contains(&secs[2]), "{answer}");
+        assert_eq!(secs[0], 0.256, "{answer}");
+        let answer = ask("SELECT P99_9, r.* FROM report_by_script_name r");
+        assert_eq!(names(&answer)[..2], ["P99_9".to_owned(), star[0].clone()]);
+        assert_eq!(answer["rows"][0][0], 0.256);
         // What there is not is said, with what was meant.
         let refused = |query: &str| {
             let body = serde_json::json!({"query": query}).to_string();
@@ -257,8 +267,11 @@ mod of_the_past {
             "SELECT * FROM report_by_script_nam" => "did you mean \"report_by_script_name\"?";
             "SELECT COUTN(req_time) FROM request" => "FUNCTION pinba.coutn does not exist; did you mean \"count\"?";
             "SELECT COUTN(*) FROM request" => "only COUNT takes * as its argument";
-            "SELECT p95 FROM request" => "Unknown column 'p95'; reports have p50,";
-            "SELECT p99_9 FROM report_by_script_name" => "there is percentile(req_time, 99.9) over pinba.request";
+            "SELECT p95 FROM request" => "Unknown column 'p95'; reports of database pinba have it";
+            "SELECT p99_9 FROM request" => "there is percentile(req_time, 99.9) over pinba.request";
+            "SELECT p101 FROM report_by_script_name" => "above 0 and at most 100, as p95 or p99_9";
+            "SELECT NOW() - INTERVAL 15 min" => "units are MICROSECOND, SECOND, MINUTE, HOUR,";
+            "SELECT NOW() - INTERVAL 15 MINUTES" => "units are MICROSECOND, SECOND, MINUTE, HOUR,";
             "SELECT MD5(1)" => "pinbad does not support the function md5()";
             "SELECT req_count FROM info LIMIT 'x'" => "LIMIT takes a number, not the text 'x'";
             "SELECT 1 FROM" => "Expected: ";

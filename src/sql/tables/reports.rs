@@ -21,7 +21,6 @@ use crate::report::layout::NumberKind;
 use crate::report::read::reading::ANSWER_ROW_BYTES;
 use crate::sql::error::SqlError;
 use crate::sql::functions::value::{Builder, Value as SqlValue};
-use crate::sql::percentiles::PERCENTILES;
 use crate::value::Value;
 
 /// Rows in a batch.
@@ -54,8 +53,8 @@ pub(super) fn equal_text<'a>(filter: &'a Expr, column_name: &str) -> Option<&'a 
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) name: String,
-    /// Whether its percentiles are included.
-    with_percentiles: bool,
+    /// Percentiles that are included.
+    percentiles: Option<Vec<f64>>,
     /// The columns that any scan shows: others are not calculated.
     pub(super) needed: Mutex<Vec<String>>,
     /// Answers read so far.
@@ -66,10 +65,10 @@ pub(super) struct Report {
 type Answer = (Option<(String, String)>, Arc<ReportAnswer>);
 
 impl Report {
-    pub(super) fn new(name: &str, with_percentiles: bool) -> Self {
+    pub(super) fn new(name: &str, percentiles: Option<Vec<f64>>) -> Self {
         Self {
             name: name.to_owned(),
-            with_percentiles,
+            percentiles,
             needed: Mutex::default(),
             answers: Mutex::default(),
         }
@@ -85,10 +84,7 @@ impl Report {
         if let Some((_, answer)) = answers.iter().find(|(of, _)| of.as_ref() == wanted) {
             return Ok(Arc::clone(answer));
         }
-        let columns = match self.with_percentiles {
-            true => Columns::With(PERCENTILES.to_vec()),
-            false => Columns::Own,
-        };
+        let columns = self.percentiles.clone().map_or(Columns::Own, Columns::With);
         let question = ReportQuestion {
             columns,
             needed: Some(self.needed.lock().clone()),

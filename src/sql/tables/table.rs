@@ -24,7 +24,7 @@ use crate::history::History;
 use crate::history::scan::condition::physical;
 use crate::history::sql_columns::View;
 use crate::query::catalog::Catalog;
-use crate::sql::percentiles::{self, PERCENTILES};
+use crate::sql::percentiles;
 
 /// Most ids that count as few.
 const FEW: u64 = 1_000;
@@ -64,15 +64,14 @@ pub(super) enum RowsOf {
 
 impl Table {
     /// The table of database `pinba` with this name, in any case; `None` if it does not exist. A
-    /// report whose name is marked has its percentile columns too.
+    /// report whose name is marked has the percentiles of the mark too.
     pub(super) fn of_pinba(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
-        let marked = percentiles::unmarked(name);
-        let name = marked.unwrap_or(name);
+        let (name, wanted) = percentiles::unmarked(name).unwrap_or((name, Vec::new()));
         let own = own_name(catalog, name)?;
-        let with = marked.and_then(|_| catalog.columns_with(&own, &PERCENTILES));
-        let has_percentiles = with.is_some();
+        let with = (!wanted.is_empty()).then(|| catalog.columns_with(&own, &wanted)).flatten();
+        let wanted = with.is_some().then_some(wanted);
         let (columns, rows) = with.or_else(|| catalog.columns_of(&own))?;
-        let report = || RowsOf::Report(Arc::new(Report::new(&own, has_percentiles)));
+        let report = || RowsOf::Report(Arc::new(Report::new(&own, wanted)));
         Some(Self {
             catalog: Arc::clone(catalog),
             schema: declared::schema(&own, &columns),

@@ -40,6 +40,7 @@ use datafusion::sql::sqlparser::ast::{
 
 pub(crate) use self::columns::write_out as write_out_columns;
 pub(crate) use self::names::ColumnNames;
+pub(in crate::sql) use self::types::INTERVAL_UNITS;
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::{NO_DATABASE, SqlError};
@@ -275,9 +276,9 @@ impl Rewriter<'_> {
                     (None, Some(database)) => database.clone(),
                     (Some(database), _) => database.to_lowercase(),
                 };
-                let own = match self.context.with_percentiles && database == "pinba" {
-                    true => percentiles::marked(own),
-                    false => own.to_owned(),
+                let own = match &*self.context.percentiles {
+                    wanted @ [_, ..] if database == "pinba" => percentiles::marked(own, wanted),
+                    _ => own.to_owned(),
                 };
                 *name = ObjectName::from(vec![ident(CATALOG), ident(database), ident(own)]);
                 alias.get_or_insert_with(|| alias_of(lower));

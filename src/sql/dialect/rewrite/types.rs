@@ -48,15 +48,20 @@ pub(super) fn moved(to: Expr, by: Expr, unit: &str, back: bool) -> Expr {
     call(name, vec![to, by, text(unit)])
 }
 
+/// The units of INTERVAL.
+pub(in crate::sql) const INTERVAL_UNITS: &str =
+    "MICROSECOND, SECOND, MINUTE, HOUR, DAY, WEEK, MONTH, QUARTER, YEAR";
+
 /// Adds or subtracts an INTERVAL.
 pub(super) fn date_arithmetic(to: Expr, interval: Interval, back: bool) -> Result<Expr, SqlError> {
-    const UNITS: &str = "MICROSECOND SECOND MINUTE HOUR DAY WEEK MONTH QUARTER YEAR";
     let unit = interval.leading_field.map(|unit| unit.to_string());
     match unit.map(|unit| unit.to_ascii_uppercase()) {
-        Some(unit) if UNITS.split(' ').any(|it| it == unit) => {
+        Some(unit) if INTERVAL_UNITS.split(", ").any(|it| it == unit) => {
             Ok(moved(to, *interval.value, &unit, back))
         }
-        Some(unit) => Err(SqlError::not_supported(format!("INTERVAL ... {unit}"))),
-        None => Err(SqlError::parse("INTERVAL without a unit")),
+        Some(unit) => {
+            Err(SqlError::not_supported(format!("INTERVAL ... {unit}; units are {INTERVAL_UNITS}")))
+        }
+        None => Err(SqlError::parse(format!("INTERVAL without a unit; they are {INTERVAL_UNITS}"))),
     }
 }
