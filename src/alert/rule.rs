@@ -8,8 +8,8 @@ mod words;
 
 use std::sync::Arc;
 
+pub(crate) use self::words::budget;
 pub(super) use self::words::secs;
-pub(crate) use self::words::shown;
 use super::expression::Expression;
 use super::objective::{BURNS, Objective};
 use super::row::Row;

@@ -1,5 +1,6 @@
 //! `pinbad alert`: firing alerts of a running daemon, and silences.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -9,18 +10,18 @@ use serde_json::{Map, Value as Json, json};
 use super::client::{Client, ClientFlags};
 use super::format::{aligned, list, visible};
 use super::{Failure, print};
-use crate::alert::rule::place_in_list;
+use crate::alert::rule::{budget, place_in_list};
 use crate::config::units::exact_duration;
 use crate::config::{Config, ConfigFlags};
 use crate::daemon::memory_plan::counted;
 use crate::http::encode;
-use crate::value::text::name_or_empty;
+use crate::value::text::{joined, name_or_empty, number};
 
 /// The commands of `pinbad alert`.
 #[derive(Debug, Subcommand)]
 pub enum AlertCommand {
     /// List what fires, what is about to, and what ended in the last 15 minutes; then the
-    /// rules and the silences.
+    /// rules, the budgets of objectives and the silences.
     Ls(LsFlags),
     /// Play rules over the past that the daemon keeps, those in force or those of a file: when each
     /// would have fired, and for how long.
@@ -103,7 +104,8 @@ fn ls(flags: &LsFlags) -> Result<(), Failure> {
         return print(&super::format::visible_json(&alerts.to_string()));
     }
     let silences = client.get("/api/v1/silences")?;
-    print(&listed(&alerts, &silences))
+    let slos = client.get("/api/v1/slos")?;
+    print(&listed(&alerts, &slos, &silences))
 }
 
 fn test(flags: &TestFlags) -> Result<(), Failure> {
@@ -216,8 +218,28 @@ fn moment(unix: u64) -> String {
     moment.format("%Y-%m-%d %H:%M:%SZ").to_string()
 }
 
-/// Formats alerts and silences for people.
-fn listed(alerts: &Json, silences: &Json) -> String {
+/// The error budget of an objective, and how fast it burns over each of its windows.
+fn budget_line(slo: &Json) -> String {
+    let mut rates: BTreeMap<Option<u64>, Option<f64>> = BTreeMap::new();
+    for burn in list(slo, "burn") {
+        for window in ["long", "short"] {
+            rates.insert(burn[window].as_u64(), burn[format!("burn_{window}")].as_f64());
+        }
+    }
+    let rates = rates.into_iter().map(|(secs, rate)| {
+        let window = exact_duration(Duration::from_secs(secs.unwrap_or_default()));
+        format!("{} over {window}", rate.map_or("unknown".to_owned(), number))
+    });
+    format!(
+        "objective: {}: {} of the error budget left; burn rate {}",
+        visible(slo["name"].as_str().unwrap_or_default()),
+        slo["budget_left"].as_f64().map_or("an unknown part".to_owned(), budget),
+        joined(rates, ", ")
+    )
+}
+
+/// Formats alerts, budgets and silences for people.
+fn listed(alerts: &Json, slos: &Json, silences: &Json) -> String {
     let text = |of: &Json, name: &str| visible(of[name].as_str().unwrap_or_default()).into_owned();
     let mut rows = vec![
         ["STATE", "SINCE", "UNTIL", "ALERT", "SEVERITY", "ROW", "VALUE", ""].map(str::to_owned),
@@ -248,6 +270,7 @@ fn listed(alerts: &Json, silences: &Json) -> String {
         let rows = rows.map(|rows| format!("; {rows} now")).unwrap_or_default();
         lines.push(format!("rule: {}{rows}", text(rule, "text")));
     }
+    lines.extend(list(slos, "rows").iter().map(budget_line));
     for it in list(silences, "rows") {
         let (labels, until) =
             (pairs(&it["matchers"], |it| it), moment(it["ends"].as_u64().unwrap_or_default()));
@@ -299,7 +322,14 @@ mod tests {
             "rules": [{"text": "slow: words", "rows": 7}],
         });
         let silences = json!({"rows": [{"id": 3, "matchers": {"alertname": "slow"}, "ends": 0, "reason": "why"}]});
-        let text = listed(&alerts, &silences);
+        let slos = json!({"rows": [
+            {"name": "shop", "budget_left": -0.5, "burn": [
+                {"long": 3_600, "short": 300, "burn_long": 1.5, "burn_short": 20.0},
+                {"long": 259_200, "short": 21_600, "burn_long": null, "burn_short": 0.25},
+            ]},
+            {"name": "new", "budget_left": null, "burn": []},
+        ]});
+        let text = listed(&alerts, &slos, &silences);
         for part in [
             "firing",
             "/a",
@@ -310,13 +340,16 @@ mod tests {
             "371 ms (was > 700 ms)",
             "2 further rows",
             "slow: words; 7 rows",
+            "objective: shop: \u{2212}50 % of the error budget left; burn rate 20.0 over 5m, 1.50 over 1h, 0.250 over 6h, unknown over 3d",
+            "objective: new: an unknown part of the error budget left",
             "alertname=slow until",
             ": why",
         ] {
             assert!(text.contains(part), "{part} in\n{text}");
         }
         assert!(!text.contains('\u{1b}'));
-        assert!(listed(&json!({}), &json!({})).contains("No alert is firing."));
+        let none = json!({});
+        assert!(listed(&none, &none, &none).contains("No alert is firing."));
         let found = json!({
             "rows": [
                 {"alert": "slow", "severity": "page", "key": {"script_name": "/a"}, "started": 60, "ended": 180, "seconds": 120},

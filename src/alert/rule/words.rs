@@ -10,7 +10,7 @@ use crate::grammar::percentile::percentile_named;
 use crate::limits::ALERT_KNOWN_ROWS_MAX;
 use crate::report::definition::Level;
 use crate::report::row_key::key_texts;
-use crate::value::text::{counted, name_or_empty};
+use crate::value::text::{MINUS, counted, name_or_empty, number};
 
 impl Rule {
     /// Returns the labels of a row's alert; `None` stands for the rows without one of their own.
@@ -165,6 +165,16 @@ impl Rule {
             secs(self.step),
         )
     }
+}
+
+/// Formats a part of an error budget, of which many times the whole may be gone.
+pub(crate) fn budget(part: f64) -> String {
+    let percent = part * 100.0;
+    let text = match percent.abs() < 1_000.0 {
+        true => shown(percent).replace('-', &MINUS.to_string()),
+        false => number(percent),
+    };
+    format!("{text} %")
 }
 
 /// Formats a number for alerts.

@@ -8,11 +8,11 @@ use maud::{Markup, html};
 
 use super::chart::{Chart, Line};
 use super::columns::Show;
-use super::formatting::{MINUS, Name, UNKNOWN, count, named, number, roughly, visible};
+use super::formatting::{Name, UNKNOWN, count, named, number, roughly, visible};
 use super::history::{Counted, History};
 use super::render::View;
 use super::table::{Head, section, table};
-use crate::alert::rule::{Rule, shown};
+use crate::alert::rule::{Rule, budget};
 use crate::alert::state::Phase;
 use crate::alert::{self, Alert, Alerts, BURN_WINDOWS, ObjectiveView};
 use crate::http::error::Problem;
@@ -82,7 +82,7 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
                 @for (at, (it, left)) in budgets.iter().enumerate() {
                     @let (entry, covered) = (&it.objective.entry, it.count.covered_secs);
                     @if at > 0 { ", " }
-                    (visible(&entry.name)) " " span.whole.bad[*left < 0.0] { (percent(*left)) }
+                    (visible(&entry.name)) " " span.whole.bad[*left < 0.0] { (budget(*left)) }
                     // Less than half of its period says little about the rest.
                     @if covered < entry.period / 2 { " (of " (roughly(covered as f64)) ")" }
                 }
@@ -186,7 +186,7 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
             td.period { (roughly(it.count.covered_secs as f64)) " " small { "of " (roughly(of.entry.period as f64)) } }
             td { (count(it.count.total)) }
             td { (at_most) (count(it.count.bad())) }
-            td { span class=[it.left.filter(|left| *left < 0.0).map(|_| "bad")] { (it.left.map_or_else(|| UNKNOWN.to_owned(), percent)) } }
+            td { span class=[it.left.filter(|left| *left < 0.0).map(|_| "bad")] { (it.left.map_or_else(|| UNKNOWN.to_owned(), budget)) } }
             @for (_, rate) in it.burn_windows { td { (burn(rate)) } }
         }
     };
@@ -245,16 +245,6 @@ fn burn(rate: Option<f64>) -> String {
     rate.map_or_else(|| UNKNOWN.to_owned(), number)
 }
 
-/// A part of a budget, of which many times the whole may be gone.
-fn percent(part: f64) -> String {
-    let percent = part * 100.0;
-    let text = match percent.abs() < 1_000.0 {
-        true => shown(percent).replace('-', &MINUS.to_string()),
-        false => number(percent),
-    };
-    format!("{text} %")
-}
-
 fn rules(rules: &[(Arc<Rule>, usize)]) -> Markup {
     let row = |(rule, rows): &(Arc<Rule>, usize)| {
         html! { th.key.text scope="row" { (visible(&rule.words())) } td { @if rule.objective().is_none() { (count(*rows as u64)) } } }
@@ -299,7 +289,7 @@ fn receivers(alerts: &Alerts) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::{NAME_CHARS, UNKNOWN, all_where, burn, cut, percent};
+    use super::{NAME_CHARS, UNKNOWN, all_where, budget, burn, cut};
 
     #[test]
     fn an_objective_is_named_by_what_it_counts() {
@@ -319,7 +309,7 @@ mod tests {
 
     #[test]
     fn budgets_look_like_other_numbers() {
-        let texts = [0.853, -0.5, -163.912].map(percent);
+        let texts = [0.853, -0.5, -163.912].map(budget);
         assert_eq!(texts, ["85.3 %", "\u{2212}50 %", "\u{2212}16,391 %"]);
         let rates = [Some(9.985_71), Some(10.62), None].map(burn);
         assert_eq!(rates, ["9.99", "10.6", UNKNOWN]);
