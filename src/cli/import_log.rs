@@ -16,6 +16,7 @@ use clap::Args as FlagGroup;
 use socket2::Socket;
 
 use super::client::{AccessFlags, Client};
+use super::format::visible;
 use super::{Failure, cannot_read, doctor, open};
 use crate::config::{Config, SquidFrom};
 use crate::daemon::local;
@@ -140,6 +141,7 @@ pub fn execute(
             path,
             covered_to: None,
             counts: BTreeMap::new(),
+            bad_number: String::new(),
             begun: Instant::now(),
         };
         import.run(open(path, &mut stdin)?, err)?;
@@ -162,6 +164,8 @@ struct LogImport<'a> {
     covered_to: Option<u64>,
     /// The daemon's counts, by name; reasons have names of their own.
     counts: BTreeMap<String, u64>,
+    /// The field of the last line that should be a number, and the line.
+    bad_number: String,
     begun: Instant,
 }
 
@@ -221,6 +225,12 @@ impl LogImport<'_> {
                 *self.counts.entry(name.clone()).or_default() += count;
             }
         }
+        let last = ["last_invalid_field", "last_invalid"].map(|name| answer[name].as_str());
+        if let [Some(field), Some(line)] = last
+            && !field.is_empty()
+        {
+            self.bad_number = format!("{field} in {line:?}");
+        }
         match answer["bytes"].as_u64() {
             Some(bytes @ 1..) => Ok(piece.len().min(bytes as usize)),
             _ => Err(Failure::failed("the daemon takes nothing of a piece")),
@@ -258,6 +268,9 @@ impl LogImport<'_> {
             if count > 0 {
                 total += &format!(", {count} not taken: {}", reason.name());
             }
+        }
+        if !self.bad_number.is_empty() {
+            total += &format!("; the last that is no number: {}", visible(&self.bad_number));
         }
         total
     }

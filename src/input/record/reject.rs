@@ -16,6 +16,9 @@ const EXAMPLE_BYTES: usize = 160;
 pub struct Example {
     /// The reason.
     pub reason: &'static str,
+    /// The field at fault, if it is one.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub field: String,
     /// The start of the line, with unprintable characters escaped.
     pub line: String,
 }
@@ -26,7 +29,7 @@ impl Example {
         let shown = line.get(..EXAMPLE_BYTES).unwrap_or(line);
         // Quotes stay as they are: in JSON and on pages they would be escaped a second time.
         let line = shown.escape_ascii().to_string().replace("\\\"", "\"").replace("\\'", "'");
-        Self { reason, line }
+        Self { reason, field: String::new(), line }
     }
 }
 

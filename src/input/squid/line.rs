@@ -46,6 +46,26 @@ counted! {
     }
 }
 
+/// Why a line is rejected, and for which of its fields; "" if it is not one alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rejected<'a> {
+    /// The reason.
+    pub reason: BadLine,
+    /// The name of the field.
+    pub field: &'a str,
+}
+
+impl From<BadLine> for Rejected<'_> {
+    fn from(reason: BadLine) -> Self {
+        Self { reason, field: "" }
+    }
+}
+
+/// Names the field of an error.
+fn of_field<'a>(field: &'a str) -> impl FnOnce(BadLine) -> Rejected<'a> {
+    move |reason| Rejected { reason, field }
+}
+
 /// A parsed line.
 #[derive(Debug, PartialEq, Eq)]
 #[expect(
@@ -123,7 +143,7 @@ pub struct Swap<'a> {
 ///
 /// # Errors
 /// The reason why it cannot be used.
-pub fn parse(line: &[u8], cut: bool) -> Result<Line<'_>, BadLine> {
+pub fn parse(line: &[u8], cut: bool) -> Result<Line<'_>, Rejected<'_>> {
     let mut words = line.split(u8::is_ascii_whitespace).filter(|it| !it.is_empty());
     if line.starts_with(COLLECTOR) && words.next() == Some(COLLECTOR) {
         return collector(words, cut).map(Line::Request);
@@ -140,9 +160,9 @@ pub fn parse(line: &[u8], cut: bool) -> Result<Line<'_>, BadLine> {
     match fields {
         [_, b"SWAPOUT" | b"SWAPIN" | b"RELEASE" | b"CREATE", rest @ ..] => match rest.len() {
             9 => swap(fields).map(Line::Swap),
-            11 => Err(BadLine::StoreLogWithoutTimings),
-            _ if cut => Err(BadLine::CutOff),
-            _ => Err(BadLine::UnknownFormat),
+            11 => Err(BadLine::StoreLogWithoutTimings.into()),
+            _ if cut => Err(BadLine::CutOff.into()),
+            _ => Err(BadLine::UnknownFormat.into()),
         },
         _ => access(fields, cut).map(Line::Request),
     }
@@ -152,7 +172,7 @@ pub fn parse(line: &[u8], cut: bool) -> Result<Line<'_>, BadLine> {
 fn collector<'a>(
     members: impl Iterator<Item = &'a [u8]>,
     cut: bool,
-) -> Result<Transaction<'a>, BadLine> {
+) -> Result<Transaction<'a>, Rejected<'a>> {
     let mut request = Transaction::default();
     let (mut start, mut end, mut elapsed, mut code) = (None, None, None, None);
     let (mut dns, mut server_in, mut server) = (None, None, None);
@@ -162,21 +182,23 @@ fn collector<'a>(
         let Some((name, [_, value @ ..])) = at.and_then(|at| member.split_at_checked(at)) else {
             match cut && members.peek().is_none() {
                 true => break,
-                false => return Err(BadLine::UnknownFormat),
+                false => return Err(BadLine::UnknownFormat.into()),
             }
         };
         if cut && members.peek().is_none() && name != b"url" || value == b"-" {
             continue;
         }
+        let known = std::str::from_utf8(name).unwrap_or_default();
+        let number = |text| number(text).map_err(of_field(known));
         match name {
-            b"start" => start = Some(time_ms(value)?),
-            b"end" => end = Some(time_ms(value)?),
+            b"start" => start = Some(time_ms(value).map_err(of_field(known))?),
+            b"end" => end = Some(time_ms(value).map_err(of_field(known))?),
             b"tr" => elapsed = Some(number(value)?),
             b"dt" => dns = Some(number(value)?),
             b"pt" => server_in = Some(number(value)?),
             b"tt" => server = Some(number(value)?),
             b"ss" => code = Some(value),
-            b"hs" => request.status = status(value)?,
+            b"hs" => request.status = status(value).map_err(of_field(known))?,
             b"rm" => request.method = Some(value),
             b"out" => request.sent_bytes = number(value)?,
             b"bs" => request.fetched_bytes = Some(number(value)?),
@@ -213,18 +235,18 @@ fn collector<'a>(
 }
 
 /// Parses an access.log, Squid's own or the patch's.
-fn access<'a>(fields: &[&'a [u8]], cut: bool) -> Result<Transaction<'a>, BadLine> {
+fn access<'a>(fields: &[&'a [u8]], cut: bool) -> Result<Transaction<'a>, Rejected<'a>> {
     let (fields, triples) = match fields.split_at_checked(ACCESS_FIELDS) {
         Some((fields, triples)) => (fields, triples),
         None if cut => (fields, &[][..]),
-        None => return Err(BadLine::UnknownFormat),
+        None => return Err(BadLine::UnknownFormat.into()),
     };
     let unknown = match cut {
         true => BadLine::CutOff,
         false => BadLine::UnknownFormat,
     };
     let [time, elapsed, client, result, bytes, method, url, rest @ ..] = fields else {
-        return Err(unknown);
+        return Err(unknown.into());
     };
     let slash = |text: &'a [u8]| {
         let at = text.iter().rposition(|byte| *byte == b'/')?;
@@ -234,16 +256,16 @@ fn access<'a>(fields: &[&'a [u8]], cut: bool) -> Result<Transaction<'a>, BadLine
         Some((before, after))
     };
     let Ok(end_ms) = time_ms(time) else {
-        return Err(BadLine::UnknownFormat);
+        return Err(BadLine::UnknownFormat.into());
     };
     let (code, status_text) = slash(result).ok_or(BadLine::UnknownFormat)?;
-    let elapsed_ms = number(elapsed)?;
+    let elapsed_ms = number(elapsed).map_err(of_field("elapsed"))?;
     let mut request = Transaction {
         start_ms: end_ms.saturating_sub(elapsed_ms),
         elapsed_ms,
         code,
-        status: status(status_text)?,
-        sent_bytes: number(bytes)?,
+        status: status(status_text).map_err(of_field("status"))?,
+        sent_bytes: number(bytes).map_err(of_field("bytes"))?,
         method: given(method),
         url: given(url).map(Cow::Borrowed),
         client: given(client),
@@ -266,10 +288,10 @@ fn access<'a>(fields: &[&'a [u8]], cut: bool) -> Result<Transaction<'a>, BadLine
             for ((activity, known), triple) in
                 Activity::ALL.iter().zip(&mut request.activities).zip(triples)
             {
-                *known = measure(*activity, triple)?;
+                *known = measure(*activity, triple).map_err(of_field(activity.name()))?;
             }
         }
-        _ => return Err(unknown),
+        _ => return Err(unknown.into()),
     }
     Ok(request)
 }
@@ -305,13 +327,16 @@ const NOT_KNOWN: i64 = -2;
 
 /// The patch's store.log:
 /// `time action status date lastmod expires mime expected/real method url first_delay/total`.
-fn swap<'a>(fields: &[&'a [u8]]) -> Result<Swap<'a>, BadLine> {
+fn swap<'a>(fields: &[&'a [u8]]) -> Result<Swap<'a>, Rejected<'a>> {
     let [time, action, _, _, _, _, mime, sizes, _, _, times] = fields else {
-        return Err(BadLine::UnknownFormat);
+        return Err(BadLine::UnknownFormat.into());
     };
-    let [_, object_bytes] = slashed(sizes)?.map(|it| u64::try_from(it).ok());
-    let [first_delay_us, total_us] = slashed(times)?.map(|it| u64::try_from(it).ok());
-    Ok(Swap { time_ms: time_ms(time)?, action, mime, object_bytes, first_delay_us, total_us })
+    let [_, object_bytes] =
+        slashed(sizes).map_err(of_field("expected/real"))?.map(|it| u64::try_from(it).ok());
+    let [first_delay_us, total_us] =
+        slashed(times).map_err(of_field("first_delay/total"))?.map(|it| u64::try_from(it).ok());
+    let time_ms = time_ms(time).map_err(of_field("time"))?;
+    Ok(Swap { time_ms, action, mime, object_bytes, first_delay_us, total_us })
 }
 
 /// The field, unless it stands for no value.

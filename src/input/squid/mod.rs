@@ -31,7 +31,7 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use self::counters::SquidCounters;
-use self::line::{BadLine, Line};
+use self::line::{BadLine, Line, Rejected};
 pub use self::lines::{Ending, Lines};
 pub use self::reading::{Followed, Positions, Reading, Tally};
 use self::request::RequestWriter;
@@ -238,9 +238,10 @@ impl Source {
     }
 
     /// Counts a rejected line.
-    fn reject(&self, reason: BadLine, line: &[u8]) {
+    fn reject(&self, Rejected { reason, field }: Rejected<'_>, line: &[u8]) {
         self.counters.lines_invalid.add_one(reason as usize);
-        *self.example.lock() = Some(Example::of(reason.name(), line));
+        let example = Example::of(reason.name(), line);
+        *self.example.lock() = Some(Example { field: field.to_owned(), ..example });
     }
 }
 
@@ -347,7 +348,7 @@ impl Decoder {
         counters.lines_received.add(1);
         self.moved = true;
         let parsed = match ending {
-            Ending::TooLong => Err(BadLine::TooLong),
+            Ending::TooLong => Err(BadLine::TooLong.into()),
             ending => line::parse(line, ending == Ending::Cut),
         };
         let request = match parsed {
@@ -360,9 +361,9 @@ impl Decoder {
                 self.source.sums.lock().swap(&swap, secs, number, is_new);
                 return true;
             }
-            Err(reason) => {
+            Err(rejected) => {
                 self.sequences.unnumbered(self.sender);
-                self.source.reject(reason, line);
+                self.source.reject(rejected, line);
                 return false;
             }
         };
@@ -400,7 +401,7 @@ impl Decoder {
             Err(reason) => {
                 self.requests.lines = before;
                 self.counts.reject_request(reason);
-                self.source.reject(BadLine::TooLong, line);
+                self.source.reject(BadLine::TooLong.into(), line);
             }
         }
         true

@@ -306,33 +306,38 @@ fn lines_that_cannot_be_used_are_counted_and_the_last_is_shown() {
     };
     let of_today = lines_of("store.log");
     let long = vec![b'a'; LINE_BYTES_MAX + 1];
-    for (line, reason) in cases![
-        &b"hello\n"[..] => UnknownFormat;
-        b"\x01\x02\xff garbage\n" => UnknownFormat;
-        b"sq2 start=1.000 tr=1 ss=TCP_HIT\n" => UnknownFormat;
-        b"sq1 start=1.000 tr=1 nonsense ss=TCP_HIT\n" => UnknownFormat;
-        b"sq1 start=1.000 tr=1\n" => MissingField;
-        b"sq1 start=1.000 ss=TCP_HIT\n" => MissingField;
-        b"sq1 start=1.000 tr=1 ss=TCP" => CutOff;
-        b"sq1 start=1 tr=1 ss=TCP_HIT\n" => BadNumber;
-        b"sq1 start=1.000 tr=-1 ss=TCP_HIT\n" => BadNumber;
-        b"sq1 start=1.000 tr=+1 ss=TCP_HIT\n" => BadNumber;
-        b"1.000 1 c TCP_HIT/200 1 GET /\n" => UnknownFormat;
-        b"1.000 1 c TCP_HIT/200 1 GET\0" => CutOff;
-        b"1.000 x c TCP_HIT/200 1 GET / - NONE/- -\n" => BadNumber;
-        b"1.000 1 c TCP_HIT/200 1 GET / - NONE/- - 0/1/1 0/1/1\n" => UnknownFormat;
-        &[&of_today[0].0[..], b"\n"].concat() => StoreLogWithoutTimings;
-        &long => TooLong;
+    for (line, (reason, field)) in cases![
+        &b"hello\n"[..] => (UnknownFormat, "");
+        b"\x01\x02\xff garbage\n" => (UnknownFormat, "");
+        b"sq2 start=1.000 tr=1 ss=TCP_HIT\n" => (UnknownFormat, "");
+        b"sq1 start=1.000 tr=1 nonsense ss=TCP_HIT\n" => (UnknownFormat, "");
+        b"sq1 start=1.000 tr=1\n" => (MissingField, "");
+        b"sq1 start=1.000 ss=TCP_HIT\n" => (MissingField, "");
+        b"sq1 start=1.000 tr=1 ss=TCP" => (CutOff, "");
+        b"sq1 start=1 tr=1 ss=TCP_HIT\n" => (BadNumber, "start");
+        b"sq1 start=1.000 tr=-1 ss=TCP_HIT\n" => (BadNumber, "tr");
+        b"sq1 start=1.000 tr=+1 ss=TCP_HIT\n" => (BadNumber, "tr");
+        b"1.000 1 c TCP_HIT/200 1 GET /\n" => (UnknownFormat, "");
+        b"1.000 1 c TCP_HIT/200 1 GET\0" => (CutOff, "");
+        b"1.000 x c TCP_HIT/200 1 GET / - NONE/- -\n" => (BadNumber, "elapsed");
+        b"1.000 1 c TCP_HIT/200 1 GET / - NONE/- - 0/1/1 0/1/1\n" => (UnknownFormat, "");
+        &[&of_today[0].0[..], b"\n"].concat() => (StoreLogWithoutTimings, "");
+        &long => (TooLong, "");
+        b"sq1 start=1.000 tr=1 ss=TCP_HIT hs=x\n" => (BadNumber, "hs");
+        b"1.000 1 c TCP_HIT/200 x GET / - NONE/- -\n" => (BadNumber, "bytes");
+        b"1.000 1 c TCP_HIT/200 1 GET / - NONE/- - 0/1/1 0/1/1 0/1/1 0/x/1 0/1/1 0/1/1\n" => (BadNumber, Activity::ALL[3].name());
     ] {
         let source = source(UDP);
         assert_eq!(sent(&source, &[(1, line)]), []);
         let example = source.example.lock().clone().unwrap();
-        assert_eq!(example.reason, reason.name(), "{:?}", line.escape_ascii().to_string());
+        assert_eq!((example.reason, &*example.field), (reason.name(), field), "{}", example.line);
         assert_eq!(source.counters.lines_invalid.get()[reason as usize], 1);
         assert!(example.line.is_ascii() && example.line.len() <= 4 * 160);
         assert!(!example.line.contains(|c: char| c.is_ascii_control()));
     }
-    assert!(of_today.iter().all(|(line, _)| parse(line, false) == Err(StoreLogWithoutTimings)));
+    assert!(
+        of_today.iter().all(|(line, _)| parse(line, false) == Err(StoreLogWithoutTimings.into()))
+    );
     let source = source(UDP);
     sent(&source, &[(1, &b"it's \"so\" \\\"\x01\n"[..])]);
     assert_eq!(source.example.lock().clone().unwrap().line, r#"it's "so" \\"\x01"#);

@@ -55,6 +55,7 @@ fn shown(taken: &ImportResult) -> Json {
     shown["lines_expired"] = piece.expired.into();
     let example = taken.source.example.lock();
     shown["last_invalid"] = example.as_ref().map(|it| it.line.clone()).into();
+    shown["last_invalid_field"] = example.as_ref().map(|it| it.field.clone()).into();
     shown["covered_to"] = piece.covered_to.into();
     shown
 }
