@@ -105,21 +105,31 @@ pub fn cut_name(name: &str, columns: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{begin}{}", end.unwrap_or_default()))
 }
 
-/// Cuts tags, `group=db server=db1`, to at most `columns` columns: each value in its middle, the
-/// longest first, so that the tag that differs stays. Other names, and tags without room for their
-/// names, are cut as a whole.
+/// Cuts tags, `group=db server=db1`, to at most `columns` columns: the names at their ends down to a
+/// letter, and then each value in its middle, the longest first, so that tags that differ still do.
+/// Other names, and tags without room for that, are cut as a whole.
 pub fn cut_tags(text: &str, columns: usize) -> Cow<'_, str> {
     let tags: Option<Vec<_>> = text.split(' ').map(|tag| tag.split_once('=')).collect();
-    let tags = tags.filter(|tags| tags.len() > 1 && width(text) > columns).unwrap_or_default();
-    let names: usize = tags.iter().map(|(name, _)| width(name) + 1).sum();
-    let room = columns.saturating_sub(names + tags.len().saturating_sub(1));
-    let wanted = |most: usize| tags.iter().map(|(_, value)| width(value).min(most)).sum::<usize>();
-    match (1..=room).rev().find(|most| wanted(*most) <= room) {
-        Some(most) if !tags.is_empty() => {
-            let tags = tags.iter().map(|(name, value)| format!("{name}={}", cut_name(value, most)));
+    let Some(tags) = tags.filter(|tags| tags.len() > 1 && width(text) > columns) else {
+        return cut_name(text, columns);
+    };
+    let between = 2 * tags.len() - 1;
+    let fits = |&(of_name, of_value): &(usize, usize)| {
+        let widths =
+            tags.iter().map(|(name, value)| width(name).min(of_name) + width(value).min(of_value));
+        widths.sum::<usize>() + between <= columns
+    };
+    let of_names = (1..=columns).rev().map(|most| (most, usize::MAX));
+    let of_values = (1..=columns).rev().map(|most| (1, most));
+    match of_names.chain(of_values).find(fits) {
+        None => cut_name(text, columns),
+        Some((of_name, of_value)) => {
+            let tags = tags.iter().map(|(name, value)| {
+                let name: String = name.chars().take(of_name).collect();
+                format!("{}={}", cut(&name, of_name), cut_name(value, of_value))
+            });
             Cow::Owned(tags.collect::<Vec<_>>().join(" "))
         }
-        _ => cut_name(text, columns),
     }
 }
 
@@ -198,8 +208,16 @@ mod tests {
         assert_eq!(cut_name("日本語日本語", 7), "日…本語");
         let tags = "group=database op=read server=db1";
         assert_eq!(cut_tags(tags, 40), tags);
-        assert_eq!(cut_tags(tags, 32), "group=dat…ase op=read server=db1");
-        assert_eq!(cut_tags(tags, 28), "group=d…e op=r…d server=db1");
+        assert_eq!(cut_tags(tags, 32), "group=database op=read serve=db1");
+        assert_eq!(cut_tags(tags, 28), "gro=database op=read ser=db1");
+        assert_eq!(cut_tags(tags, 22), "g=dat…ase o=read s=db1");
+        // What differs in a value that is not cut stays apart.
+        let [select, insert] = ["select", "insert"].map(|operation| {
+            cut_tags(&format!("group=mysql operation={operation} server=db-master1"), 35)
+                .into_owned()
+        });
+        assert_eq!(select, "gro=mysql ope=select ser=db-master1");
+        assert_eq!(insert, "gro=mysql ope=insert ser=db-master1");
         assert_eq!(cut_tags(tags, 10), cut_name(tags, 10));
         assert_eq!(cut_tags("/a b=c/long name", 9), cut_name("/a b=c/long name", 9));
         for columns in 0..20 {
