@@ -9,7 +9,7 @@ use std::io::{self, IsTerminal as _};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tracing::Level;
-use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::filter::{LevelFilter, filter_fn};
 use tracing_subscriber::layer::SubscriberExt as _;
 use tracing_subscriber::util::{SubscriberInitExt as _, TryInitError};
 use tracing_subscriber::{Layer as _, Registry, fmt, reload};
@@ -39,6 +39,10 @@ pub(crate) fn init(format: LogFormat, level: Level) -> Result<LogControl, TryIni
         LogFormat::Text => lines.with_ansi(io::stderr().is_terminal()).with_target(false).boxed(),
         LogFormat::Json => lines.json().flatten_event(true).boxed(),
     };
+    // Libraries fill hundreds of lines at the start alone.
+    let lines = lines.with_filter(filter_fn(|of| {
+        *of.level() <= Level::INFO || of.target().starts_with(env!("CARGO_CRATE_NAME"))
+    }));
     tracing_subscriber::registry().with(filter).with(lines).try_init().map(|()| control)
 }
 
