@@ -121,6 +121,7 @@ impl Catalog {
             if let Some(reading) = readings.find(definition, version, want) {
                 // The same rows, over more time.
                 let covered_secs = live.reports.covered_secs(&entry);
+                drop(live);
                 if reading.covered_secs != covered_secs {
                     let reading = Arc::make_mut(reading);
                     (reading.covered_secs, reading.as_of_ms) = (covered_secs, self.clock.unix_ms());
