@@ -242,8 +242,11 @@ impl Objective {
                 false => "",
             };
             let (long, short) = (secs(rate.long), secs(rate.short));
-            let times = if rate.tenths == 10 { "time" } else { "times" };
-            format!("{} {times} over both {long} and {short}{never}", rate.threshold())
+            let times = match rate.tenths {
+                10 => String::new(),
+                _ => format!("{} times ", rate.threshold()),
+            };
+            format!("{times}its even pace over both {long} and {short}{never}")
         });
         words.collect::<Vec<_>>().join(", or more than ")
     }

@@ -222,7 +222,7 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
             }
             assert_eq!(program.site.status().0["history"]["failing"], 1);
             let page = program.site.get("/daemon").body;
-            let told = page.contains("The disk of history is full: ");
+            let told = page.contains("The disk for history is full: ");
             assert_eq!(told, how == "full", "{how}: {page}");
             let wrong = if how == "ro" { "ReadWritePaths=" } else { "make room on that disk" };
             beside(&program.site.http.to_string(), &[wrong]);

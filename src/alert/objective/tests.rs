@@ -257,8 +257,9 @@ fn an_objective_in_words_says_what_cannot_happen() {
     );
     let words = rules.unwrap()[0].words();
     let expected = "x (page): 90 % of the requests of report_by_script_name (script_name=/a*) take less than 508 ms and are not \
-                    errors, over 30d; fires while the budget for the others burns too fast: more than 14.4 times over both 1h and \
-                    5m (never: not even with every request bad), or more than 6 times over both 6h and 30m; ";
+                    errors, over 30d; fires while the budget for the others burns too fast: more than 14.4 times its even \
+                    pace over both 1h and 5m (never: not even with every request bad), or more than 6 times its even pace over both 6h and \
+                    30m; ";
     assert!(words.starts_with(expected), "{words}");
 }
 

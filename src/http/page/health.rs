@@ -235,10 +235,10 @@ impl<'a> Look<'a> {
     /// its full stop.
     fn full_disks(&self) -> impl Iterator<Item = String> {
         let disks = [
-            ("history", "disk_free_min_bytes", "must stay free"),
-            ("snapshot", "disk_needed_bytes", "are needed by the next snapshot"),
+            ("history", "disk_free_min_bytes", "history", "must stay free"),
+            ("snapshot", "disk_needed_bytes", "snapshots", "are needed by the next snapshot"),
         ];
-        disks.into_iter().filter_map(move |(name, needed, what)| {
+        disks.into_iter().filter_map(move |(name, needed, whose, what)| {
             let of = self.status.get(name)?;
             let free = sum(of.get("disk_free_bytes")?);
             let [needed, failing] = [needed, "failing"].map(|name| of.get(name).map_or(0.0, sum));
@@ -250,7 +250,7 @@ impl<'a> Look<'a> {
                     _ => Show::Bytes.text(needed),
                 };
                 let free = Show::Bytes.text(free);
-                format!("The disk of {name} is full: {free} free, {needed} {what}")
+                format!("The disk for {whose} is full: {free} free, {needed} {what}")
             })
         })
     }

@@ -17,6 +17,7 @@ use crate::http::params::{Params, encode};
 use crate::query::answer::{INDEX_VALUE, ReportAnswer, ReportSummary};
 use crate::query::table::Table;
 use crate::query::tables::{KIND, SAMPLES};
+use crate::report::DefinedBy;
 
 /// `GET /reports/{name}`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
@@ -92,9 +93,14 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 
 /// A description of the report.
 fn about(report: &ReportSummary) -> Markup {
+    let from = match report.defined {
+        DefinedBy::BuiltIn => "",
+        DefinedBy::RunTime => "created at ",
+        DefinedBy::Configuration(_) | DefinedBy::Source => "from the ",
+    };
     html! {
         p.about {
-            (visible(&report.kind)) " report, " (report.defined.name())
+            (visible(&report.kind)) " report, " (from) (report.defined.name())
             @if let Some(comment) = &report.comment { ", COMMENT " code { (visible(comment)) } }
             @if !report.persistent { ", gone after a restart" }
         }
