@@ -27,7 +27,7 @@ use datafusion::arrow::array::{
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 
 pub(super) use self::read::{Batches, RowReader, StoredRows};
-use super::histogram::{encode, encoded_pairs, settle};
+use super::histogram::{encode, encoded_pairs, ends, settle};
 use super::requests::files;
 use super::row::StoredRow;
 use super::{Dataset, Resolution, Row};
@@ -295,7 +295,10 @@ impl BatchBuilder {
     pub(super) fn push_stored(&mut self, row: &StoredRow<'_>) {
         let StoredRow { totals, extremes, histogram, .. } = row;
         let mut found = None;
-        let all = || histogram.map(|it| quantiles(it, extremes, &self.buckets)).unwrap_or_default();
+        let all = || {
+            let all = histogram.map(|it| quantiles(it, totals.time, extremes, &self.buckets));
+            all.unwrap_or_default()
+        };
         let mut exact = Vec::new();
         let mut texts = key_texts(row.key);
         let mut text = || if row.is_other { OTHER } else { texts.next().unwrap_or_default() };
@@ -353,8 +356,14 @@ static RANKS: LazyLock<Vec<Rank>> = LazyLock::new(|| {
     ranks.filter_map(|(_, percent)| Rank::percent(*percent, Rounding::Up)).collect()
 });
 
-/// The percentiles of a row with this histogram; none if it is empty.
-pub(super) fn quantiles(encoded: &[u8], extremes: &Extremes, buckets: &BucketLayout) -> Quantiles {
+/// The percentiles of a row with this histogram; none if it is empty. They stay between the
+/// shortest and the longest time, as far as these can be told where they are not kept.
+pub(super) fn quantiles(
+    encoded: &[u8],
+    time_us: u128,
+    extremes: &Extremes,
+    buckets: &BucketLayout,
+) -> Quantiles {
     let pairs = encoded_pairs(encoded, buckets, LOG_LINEAR_BITS);
     let counts: Vec<(u32, u64)> = pairs.into_iter().flatten().flatten().collect();
     let total = counts.iter().map(|(_, count)| count).sum();
@@ -362,8 +371,11 @@ pub(super) fn quantiles(encoded: &[u8], extremes: &Extremes, buckets: &BucketLay
         return Quantiles::default();
     }
     let mut found = Vec::with_capacity(PERCENTILES.len());
-    buckets.quantiles(&RANKS, total, counts, &mut found);
-    let settled = |secs| within(settle(buckets, secs, encoded[0].into()), extremes.times_secs());
+    buckets.quantiles(&RANKS, total, counts.iter().copied(), &mut found);
+    let bits = encoded[0].into();
+    let told = || BucketLayout::bounds_of(time_us, counts, |bucket| ends(buckets, bucket, bits));
+    let bounds = extremes.times_secs().or_else(told);
+    let settled = |secs| within(settle(buckets, secs, bits), bounds);
     std::array::from_fn(|at| found.get(at).copied().map(settled))
 }
 

@@ -141,7 +141,9 @@ impl View {
                 let of = StoredRows::new(&columns(&self.dataset), stored);
                 let buckets = &self.dataset.buckets;
                 let found = (0..rows).map(|row| {
-                    of.histogram(row).and_then(|it| quantiles(it, &of.extremes(row), buckets)[*at])
+                    let (time_us, extremes) = (of.totals(row).time, of.extremes(row));
+                    let all = |it| quantiles(it, time_us, &extremes, buckets);
+                    of.histogram(row).and_then(|it| all(it)[*at])
                 });
                 Arc::new(found.collect::<Float64Array>())
             }

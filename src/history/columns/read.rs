@@ -170,7 +170,7 @@ impl StoredRows {
         u64::try_from(ms).unwrap_or_default() / 1_000
     }
 
-    fn totals(&self, row: usize) -> Totals {
+    pub(in crate::history) fn totals(&self, row: usize) -> Totals {
         if let Some(mut exact) = value(self.exact.as_ref(), row) {
             let usual = Totals::take(&mut exact, false);
             let unmeasured = if exact.is_empty() { 0 } else { varint::take(&mut exact) };
