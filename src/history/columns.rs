@@ -436,3 +436,28 @@ impl Content {
         Field::new(name, self.data_type(), nullable)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::history::row::Gain;
+
+    #[test]
+    fn percentiles_of_equal_times_are_that_time_and_none_is_above_the_longest() {
+        let of = |times: &[u64], bits: u32| {
+            let buckets = BucketLayout::LogLinear;
+            let gain = Gain::of_times(&buckets, times.iter().map(|us| (*us, 1)));
+            let encoded = encode(gain.sum.histogram().unwrap(), &buckets, bits);
+            let time_us = gain.sum.totals.time;
+            let all = quantiles(&encoded, time_us, &Extremes::NOTHING, &buckets);
+            assert_eq!(quantiles(&encoded, time_us, &gain.extremes, &buckets)[2], all[2]);
+            all
+        };
+        for bits in [LOG_LINEAR_BITS, 4, 3] {
+            assert_eq!(of(&[200_000; 10], bits), [Some(0.2); 3]);
+        }
+        let all = of(&[1_000, 2_000, 4_000, 8_000, 256_000], LOG_LINEAR_BITS);
+        assert_eq!(all[1..], [Some(0.256); 2]);
+        assert_eq!(of(&[], LOG_LINEAR_BITS), Quantiles::default());
+    }
+}
