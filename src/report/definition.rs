@@ -132,6 +132,12 @@ impl Definition {
         if self.kind == Kind::Native { 0 } else { 1 + self.percentiles.len() }
     }
 
+    /// Whether a quantile that is the longest time may read as the start of its bucket, as that
+    /// time is not kept.
+    pub(crate) fn reads_less(&self) -> bool {
+        !self.extremes && self.bounded_from() < self.ranks().len()
+    }
+
     /// The same report in other columns: its records, window and keys stay the same, so it can be
     /// read in place of the other. `None` if its own columns are wanted.
     pub fn read_as(&self, columns: &Columns, defaults: &Defaults) -> Option<Self> {
