@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::input::record::counted;
 
 use super::histogram::{BucketLayout, Rank, Rounding};
-use super::layout::{Cell, ColumnLayout};
+use super::layout::{Cell, ColumnLayout, Measure};
 
 pub use self::filter::{Filter, Pattern};
 pub use self::key::{Field, Key, KeySource, Missing, Occurrence};
@@ -157,7 +157,8 @@ impl Definition {
         self.layout = ColumnLayout::of(self, defaults);
     }
 
-    /// Adds the percentiles of `other` that it lacks, and all its other columns too if `all`.
+    /// Adds the percentiles and errors of `other` that it lacks, and all its other columns too if
+    /// `all`.
     fn with_columns_of(&self, other: &Self, all: bool) -> Self {
         let mut extended = self.clone();
         for column in other.layout.columns() {
@@ -172,7 +173,7 @@ impl Definition {
                 }
                 extended.added.push(percentiles.copied().unwrap_or(50.0));
                 *rank = self.percentiles.len() + extended.added.len();
-            } else if !all {
+            } else if !all && column.column.name != Measure::Errors.stored() {
                 continue;
             }
             extended.layout.push(column);
@@ -219,7 +220,7 @@ pub enum Columns {
     /// Its own.
     #[default]
     Own,
-    /// Its own, and any missing ones of these percentiles.
+    /// Its own, and any missing ones of these percentiles and of errors.
     With(Vec<f64>),
     /// Its own, and any missing ones of the native form with these percentiles.
     Extended(Vec<f64>),

@@ -252,7 +252,7 @@ impl Engine {
         if let (Err(error), Some(mut query)) = (&planned, again)
             && percentiles::is_lacking(error)
         {
-            context.percentiles = percentiles::name_columns(&mut query);
+            context.percentiles = Some(percentiles::name_columns(&mut query));
             context.sleep.set(0.0);
             planned = self.plan_once(query, items, &mut context).await;
         }
@@ -311,7 +311,7 @@ impl Engine {
         let database = context.session.database.as_deref();
         let columns_of = |database: &str, table: &str| self.columns_of(database, table);
         // Percentiles are no columns of `*`.
-        let all_stars = !context.percentiles.is_empty();
+        let all_stars = context.percentiles.is_some();
         let named_before = write_out_columns(&mut query, items, database, &columns_of, all_stars)?;
         let mut names = rewrite(&mut *query, items, context)?;
         names.extend(named_before);

@@ -1,5 +1,5 @@
-//! Percentiles of reports, which can be named (`p95`, `p99_9`) but are not part of `SELECT *`, like
-//! MySQL's invisible columns.
+//! Percentiles and errors of reports, which can be named (`p95`, `p99_9`, `error_count`) but are not
+//! part of `SELECT *`, like MySQL's invisible columns.
 //!
 //! A statement is first planned without them, so existing statements keep their meaning. Only if it
 //! names one of them and no such column exists, it is planned again, against reports that have
@@ -14,6 +14,7 @@ use super::dialect::rewrite::column_name;
 use super::error::SqlError;
 use crate::grammar::percentile::{percentile_named, percentiles};
 use crate::report::definition::PERCENTILES_MAX;
+use crate::report::layout::Measure;
 use crate::series::Metric;
 
 /// Stands between the name of a table and the percentiles that it is to have.
@@ -28,17 +29,24 @@ pub(super) fn marked(table: &str, wanted: &[f64]) -> String {
 /// The name without its mark, and the percentiles in that; `None` if it has none.
 pub(super) fn unmarked(table: &str) -> Option<(&str, Vec<f64>)> {
     let (table, wanted) = table.split_once(MARK)?;
-    Some((table, percentiles(wanted).ok()?))
+    match wanted {
+        "" => Some((table, Vec::new())),
+        _ => Some((table, percentiles(wanted).ok()?)),
+    }
 }
 
 fn rank(name: &str) -> Option<f64> {
     percentile_named(&name.to_ascii_lowercase())
 }
 
+fn is_one(name: &str) -> bool {
+    rank(name).is_some() || name.eq_ignore_ascii_case(Measure::Errors.stored())
+}
+
 /// Whether one of them occurs anywhere in a query.
 pub(super) fn are_named(query: &Query) -> bool {
     let found = visit_expressions(query, |expr| {
-        match column_name(expr).is_some_and(|name| rank(&name.value).is_some()) {
+        match column_name(expr).is_some_and(|name| is_one(&name.value)) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
@@ -74,5 +82,5 @@ pub(super) fn is_lacking(error: &SqlError) -> bool {
     let column = error.message.split('\'').nth(1).unwrap_or_default();
     // Behind any of the points: the name may have one of its own.
     let points = column.match_indices('.').filter_map(|(at, _)| column.get(at + 1..));
-    error.code == 1054 && points.chain([column]).any(|name| rank(name).is_some())
+    error.code == 1054 && points.chain([column]).any(is_one)
 }

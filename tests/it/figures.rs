@@ -245,6 +245,15 @@ mod of_the_past {
         // One that a report has itself is its own: here by Pinba's rule.
         let own = ask("SELECT p95, p99 FROM `groups` WHERE tag_value = 'db'");
         assert_eq!(own["rows"].as_array().map(Vec::len), Some(1), "{own}");
+        // Errors are there by their name too.
+        let errors = ask("SELECT MAX(r.error_count) AS e FROM report_by_script_name r");
+        assert!(errors["rows"][0][0].is_number(), "{errors}");
+        let both = names(&ask("SELECT *, error_count, p95 FROM report_by_script_name"));
+        assert_eq!(both[..star.len()], star);
+        assert_eq!(both[star.len()..], ["error_count", "p95"]);
+        let named = "/api/v1/reports/report_by_script_name?columns=script_name,error_count";
+        let row = &here.site.json(named)["rows"][0];
+        assert!(row["error_count"].is_number() && row["p95"].is_null(), "{row}");
         let in_part = "SELECT q.p95 FROM (SELECT p95 FROM report_by_script_name) q";
         assert_eq!(ask(in_part)["rows"], serde_json::json!([[0.256]]));
         // Any there is, by the name of its column or as one writes the number.

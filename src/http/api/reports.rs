@@ -34,6 +34,7 @@ use crate::query::catalog::{Catalog, SelectedRows};
 use crate::query::error::QueryError;
 use crate::query::question::ReportQuestion;
 use crate::report::definition::Columns;
+use crate::report::layout::Measure;
 use crate::report::read::selection::RowSelection;
 use crate::value::{Column, Value};
 
@@ -233,10 +234,11 @@ impl Query {
         let limit = params.count("limit", LIMIT_DEFAULT)?;
         let offset = params.count("offset", 0)?;
         let columns = list_of_columns(&mut params, "columns")?;
-        // `columns=script_name,p95` needs no `percentiles` beside it.
-        let named = columns.iter().flatten();
-        let named: Vec<f64> = named.filter_map(|name| percentile_named(name)).collect();
-        let named = (!named.is_empty()).then_some((named, false));
+        // `columns=script_name,p95,error_count` needs no `percentiles` beside it.
+        let names = || columns.iter().flatten();
+        let named: Vec<f64> = names().filter_map(|name| percentile_named(name)).collect();
+        let has_errors = names().any(|name| name == Measure::Errors.stored());
+        let named = (has_errors || !named.is_empty()).then_some((named, false));
         let ranks = params.text("percentiles").map(|text| percentiles(&text)).transpose();
         let ranks = ranks.map_err(|why| Problem::parameter("percentiles", why))?;
         Ok(Self {

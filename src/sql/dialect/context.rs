@@ -25,8 +25,8 @@ pub(crate) struct Context<'a> {
     pub(crate) copies: Copies,
     /// Total time of SLEEP calls, in seconds.
     pub(crate) sleep: Cell<f64>,
-    /// Percentiles that reports have as columns too.
-    pub(crate) percentiles: Vec<f64>,
+    /// Percentiles that reports have as columns too, and their errors; `None`: neither.
+    pub(crate) percentiles: Option<Vec<f64>>,
 }
 
 impl<'a> Context<'a> {
@@ -46,7 +46,7 @@ impl<'a> Context<'a> {
             now_utc: now.naive_utc(),
             copies: Copies::default(),
             sleep: Cell::new(0.0),
-            percentiles: Vec::new(),
+            percentiles: None,
         }
     }
 

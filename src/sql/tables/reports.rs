@@ -53,7 +53,7 @@ pub(super) fn equal_text<'a>(filter: &'a Expr, column_name: &str) -> Option<&'a 
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) name: String,
-    /// Percentiles that are included.
+    /// Percentiles that are included, with errors.
     percentiles: Option<Vec<f64>>,
     /// The columns that any scan shows: others are not calculated.
     pub(super) needed: Mutex<Vec<String>>,

@@ -276,8 +276,8 @@ impl Rewriter<'_> {
                     (None, Some(database)) => database.clone(),
                     (Some(database), _) => database.to_lowercase(),
                 };
-                let own = match &*self.context.percentiles {
-                    wanted @ [_, ..] if database == "pinba" => percentiles::marked(own, wanted),
+                let own = match &self.context.percentiles {
+                    Some(wanted) if database == "pinba" => percentiles::marked(own, wanted),
                     _ => own.to_owned(),
                 };
                 *name = ObjectName::from(vec![ident(CATALOG), ident(database), ident(own)]);
