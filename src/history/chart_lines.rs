@@ -23,8 +23,6 @@ pub(crate) struct Asked<'a> {
     pub(crate) from: u64,
     /// Seconds of a step.
     pub(crate) step: u64,
-    /// Whether sums are wanted.
-    pub(crate) sums: bool,
     /// Whether histograms are wanted; folded to this many buckets per doubling (a power of two).
     pub(crate) histogram_bits: Option<u32>,
 }
@@ -38,7 +36,7 @@ pub(crate) fn read(
 ) -> (Line, Vec<String>) {
     let count = (plan.span.end - asked.from).div_ceil(asked.step) as usize;
     let (units, mut lacking) = ReadUnit::all(from, dataset, plan, asked.key);
-    let want = Want { sums: asked.sums, histograms: asked.histogram_bits.is_some() };
+    let want = asked.histogram_bits.map_or(Want::Sums, |_| Want::All);
     let empty = || -> (Line, Vec<String>) { (vec![None; count], Vec::new()) };
     let done = on_all_processors(units.len(), empty, |unit, (line, lacking)| {
         let read = units[unit].rows(dataset, want, &mut |_, row| {

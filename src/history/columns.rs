@@ -53,27 +53,21 @@ const SUMS: [Measure; Measure::ALL.len()] = {
 
 /// The columns wanted in addition to times and keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Want {
+pub enum Want {
     /// Sums and extremes.
-    pub sums: bool,
-    /// Histograms.
-    pub histograms: bool,
+    Sums,
+    /// These, and histograms.
+    All,
 }
 
 impl Want {
-    /// Sums and extremes.
-    pub const SUMS: Self = Self { sums: true, histograms: false };
-    /// All columns.
-    pub const ALL: Self = Self { sums: true, histograms: true };
-
     /// The wanted columns of a dataset.
     pub(super) fn columns(self, dataset: &Dataset) -> Columns {
         let mut columns = columns(dataset);
         columns.retain(|(_, content)| match content {
             Content::Quantile(_) => false,
-            Content::Histogram => self.histograms,
-            Content::Time | Content::Key(_) | Content::Status(_) | Content::Other => true,
-            _ => self.sums,
+            Content::Histogram => self == Self::All,
+            _ => true,
         });
         columns
     }

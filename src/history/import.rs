@@ -223,7 +223,7 @@ impl Importer {
             let plan = ReadPlan::of_steps(&at.parts, &COVERAGE, &span, &mut step);
             let (units, lacking) = ReadUnit::all(at.clone(), &COVERAGE, &plan, None);
             let read = units.iter().try_for_each(|unit| {
-                unit.rows(&COVERAGE, Want::SUMS, &mut |_, row| each(unit.resolution(), row))
+                unit.rows(&COVERAGE, Want::Sums, &mut |_, row| each(unit.resolution(), row))
             });
             lacking.into_iter().next().map_or(read, Err).map_err(ImportError::Unreadable)?;
         }

@@ -163,7 +163,7 @@ fn verify_part(part: &Arc<Part>) -> io::Result<()> {
 fn verify_rows(part: &Arc<Part>) -> io::Result<()> {
     for Section { dataset, rows } in &part.sections {
         let mut read = 0;
-        part.read(dataset, 0..u64::MAX, Want::ALL, &mut |_| read += 1)?;
+        part.read(dataset, 0..u64::MAX, Want::All, &mut |_| read += 1)?;
         if read != *rows {
             let of = &dataset.report;
             return Err(damaged(format!("it has {read} rows of {of}, and {rows} were written")));

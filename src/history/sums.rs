@@ -165,7 +165,7 @@ impl Sums {
         let empty = || (Rows::new(dataset), Vec::new());
         let done = on_all_processors(units.len(), empty, |unit, (rows, found)| {
             let mut runs: Vec<Run> = Vec::new();
-            let read = units[unit].rows(dataset, Want::SUMS, &mut |number, row| {
+            let read = units[unit].rows(dataset, Want::Sums, &mut |number, row| {
                 let key_of = |to: &u32| rows.all.get_index(*to as usize).map(|(key, _)| &**key);
                 let last = runs.last().map(|run| run.to).filter(|to| key_of(to) == Some(row.key));
                 let to = last.unwrap_or_else(|| rows.of(row.key, row.is_other));

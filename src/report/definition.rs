@@ -132,9 +132,9 @@ impl Definition {
         if self.kind == Kind::Native { 0 } else { 1 + self.percentiles.len() }
     }
 
-    /// Whether a quantile that is the longest time may read as the start of its bucket, as that
-    /// time is not kept.
-    pub(crate) fn reads_less(&self) -> bool {
+    /// Whether a quantile may be as low as the start of its bucket, because the longest time is not
+    /// kept.
+    pub(crate) fn may_understate(&self) -> bool {
         !self.extremes && self.bounded_from() < self.ranks().len()
     }
 

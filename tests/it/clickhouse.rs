@@ -157,7 +157,7 @@ fn at_home(dirs: &[&Path], before: u64) -> Rows {
             }
             for section in &part.sections {
                 let dataset = &section.dataset;
-                part.read(dataset, 0..before, Want::ALL, &mut |row| {
+                part.read(dataset, 0..before, Want::All, &mut |row| {
                     let key: Vec<_> = key_texts(&row.key).collect();
                     let totals = row.gain.sum.totals;
                     let sums = [

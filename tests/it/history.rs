@@ -55,7 +55,7 @@ fn on_disk(dir: &Path) -> (Rows, Rows) {
     for part in &*parts {
         for section in &part.sections {
             let dataset = &section.dataset;
-            let want = Want::ALL;
+            let want = Want::All;
             part.read(dataset, 0..u64::MAX, want, &mut |row| {
                 let key: Vec<&str> = key_texts(&row.key).collect();
                 let to = if dataset.is_coverage() { &mut coverage } else { &mut rows };

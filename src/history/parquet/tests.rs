@@ -162,7 +162,7 @@ fn what_is_written_is_read() {
                 let (file, written) = file_of(&dataset, resolution, &rows);
                 assert_eq!(written, count as u64);
                 let mut expected = rows.iter();
-                let want = Want::ALL;
+                let want = Want::All;
                 let mut compare = |read: &Row| {
                     let row = expected.next().unwrap();
                     assert_eq!((read.time, read.is_other), (row.time, row.is_other));
@@ -193,7 +193,7 @@ fn a_span_a_key_and_some_places_are_read_alone() {
         *seen.entry(read.time).or_insert(0) += 1;
     };
     let part = Part::of_file(file.path());
-    let read = part.read(dataset, span.clone(), Want::SUMS, &mut count);
+    let read = part.read(dataset, span.clone(), Want::Sums, &mut count);
     read.unwrap();
     assert_eq!(seen.into_values().collect::<Vec<_>>(), [4; 10]);
 
@@ -274,7 +274,7 @@ fn what_is_no_such_file_is_an_error() {
     let rows = rows_of(dataset, Resolution::Hour, 500, &mut random);
     let (file, _) = file_of(dataset, Resolution::Hour, &rows);
     let bytes = std::fs::read(file.path()).unwrap();
-    let want = Want::ALL;
+    let want = Want::All;
     for round in 0..300 {
         let mut bytes = bytes.clone();
         match round % 3 {

@@ -68,7 +68,7 @@ fn read(path: &std::path::Path, dataset: &Dataset) -> Vec<Shown> {
     let mut found = Vec::new();
     let mut each = |row: &Row| found.push(shown(row));
     let part = Part::of_file(path);
-    part.read(dataset, 0..u64::MAX, Want::ALL, &mut each).unwrap();
+    part.read(dataset, 0..u64::MAX, Want::All, &mut each).unwrap();
     found
 }
 

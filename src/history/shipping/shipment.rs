@@ -86,7 +86,7 @@ impl ShipmentRows {
         let mut count = |_: &Row| rows += 1;
         let mut sections = part.sections.iter().filter(|_| is_some);
         let read = sections
-            .try_for_each(|of| part.read(&of.dataset, times.clone(), Want::SUMS, &mut count));
+            .try_for_each(|of| part.read(&of.dataset, times.clone(), Want::Sums, &mut count));
         if is_some && read.is_ok() { rows } else { part.rows() }
     }
 }
@@ -148,7 +148,7 @@ impl Shipment {
     ) -> Result<Vec<Unread>, E> {
         let parts = || self.parts.iter().filter(|part| part.has(dataset));
         let opened = parts().map(|part| {
-            let rows = part.reader(dataset, self.units.times(part), Want::ALL);
+            let rows = part.reader(dataset, self.units.times(part), Want::All);
             Ok((&*part.path, rows.map_err(unreadable(&part.path))?))
         });
         let opened = opened.collect::<Done<Vec<_>>>()?.into_iter();

@@ -132,7 +132,7 @@ fn rows_of(part: &Arc<Part>, to: &mut Rows) {
     for Section { dataset, rows } in &part.sections {
         let mut seen = 0;
         let mut last: Option<(Vec<String>, u64)> = None;
-        let read = part.read(dataset, 0..u64::MAX, Want::ALL, &mut |row| {
+        let read = part.read(dataset, 0..u64::MAX, Want::All, &mut |row| {
             seen += 1;
             assert!(part.span.contains(&row.time), "{part:?}");
             let key: Vec<String> = key_texts(&row.key).map(str::to_owned).collect();
@@ -194,7 +194,7 @@ fn published(dir: &Path, resolution: Resolution) -> Rows {
         });
         let dataset = dataset.unwrap_or_else(|| panic!("{path}: whose is it?"));
         let part = Part::of_file(&file);
-        let read = part.read(&dataset, 0..u64::MAX, Want::ALL, &mut |row| {
+        let read = part.read(&dataset, 0..u64::MAX, Want::All, &mut |row| {
             let key = key_texts(&row.key).map(str::to_owned).collect();
             add(&mut rows, (dataset.report.clone(), row.time, key), sums(&row.gain));
         });

@@ -80,7 +80,7 @@ fn found(history: &History) -> u64 {
     });
     for part in parts.iter().filter(|part| !part.is_rolled()) {
         let mut add = |row: &super::super::Row| found += row.gain.sum.totals.requests;
-        part.read(&dataset, 0..u64::MAX, Want::SUMS, &mut add).unwrap();
+        part.read(&dataset, 0..u64::MAX, Want::Sums, &mut add).unwrap();
     }
     found
 }
@@ -261,7 +261,7 @@ fn what_is_set_aside_is_written_down() {
             known = Coverage::of(&row.gain.sum.totals);
         };
         let coverage = Dataset::coverage();
-        part.read(&coverage, 0..u64::MAX, Want::SUMS, &mut add).unwrap();
+        part.read(&coverage, 0..u64::MAX, Want::Sums, &mut add).unwrap();
     }
     let lost = Coverage { rows_lost: 1, ..Coverage::default() };
     assert_eq!(known, lost);

@@ -289,14 +289,12 @@ impl Kept<'_> {
             key: key.as_deref(),
             from,
             step,
-            // Percentiles too are limited by the sum of times.
-            sums: true,
             histogram_bits: wants_histograms.then(|| plan.resolution.bucket_bits()),
         };
         let (sums, lacking) = chart_lines::read(rows.own, dataset, &plan, asked);
         add_new(&mut remarks, &lacking);
         let key = dataset.coverage_key();
-        let asked = Asked { key: Some(&key), from, step, sums: true, histogram_bits: None };
+        let asked = Asked { key: Some(&key), from, step, histogram_bits: None };
         let coverage = rows.coverage;
         let mut covered =
             ReadPlan::of_steps(&coverage.parts, &COVERAGE, &plan.span, &mut step.clone());
@@ -383,8 +381,8 @@ impl Catalog {
             None => Box::new(now),
         };
         let is_log_linear = definition.buckets == BucketLayout::LogLinear;
-        // The start of a bucket is twice as far from its end as its middle.
-        let times = if definition.reads_less() { 2.0 } else { 1.0 };
+        // From the start of a bucket the error can be twice that from its middle.
+        let times = if definition.may_understate() { 2.0 } else { 1.0 };
         Ok(ReportAnswer {
             window_seconds: (span.end - span.start) as f64,
             covered_seconds,
@@ -489,7 +487,6 @@ impl Catalog {
                     key: (!dataset.keys.is_empty()).then_some(&*key),
                     from: plan.span.start,
                     step: plan.span.end - plan.span.start,
-                    sums: false,
                     histogram_bits: Some(plan.resolution.bucket_bits()),
                 };
                 let (sums, _) = chart_lines::read(view, &dataset, &plan, asked);

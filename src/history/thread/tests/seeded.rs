@@ -584,7 +584,7 @@ impl World {
                 *sum += row.gain.sum.totals.requests;
             };
             // A damaged part has none.
-            let read = part.read(&DATASET, 0..u64::MAX, Want::SUMS, &mut add);
+            let read = part.read(&DATASET, 0..u64::MAX, Want::Sums, &mut add);
             assert!(read.is_ok() || self.is_lying, "{read:?}");
         }
         sums

@@ -381,7 +381,7 @@ fn copy(
         let Range { start, end } = part.span;
         let of_part = start.max(times.start).max(within.start)..end.min(times.end).min(within.end);
         if !of_part.is_empty()
-            && let Err(error) = part.read(dataset, of_part, Columns::ALL, &mut add)
+            && let Err(error) = part.read(dataset, of_part, Columns::All, &mut add)
         {
             tracing::warn!(file = %part.path.display(), %error, "Rows of history cannot be read, and are missing from live reports.");
         }
