@@ -175,7 +175,9 @@ fn what_changed_is_shown_and_what_is_lacking_is_said() {
     assert!(overview.contains(">what got slower</a>"));
     assert!(overview.contains("below each number its change"));
     let alone = page(site, &format!("/?from={from}&to={}&compare=-1w", from + 7_200));
-    assert_lacks!(alone => "below each number its change");
+    assert_lacks!(alone => "below each number its change", "tables over whole minutes");
+    let within = page(site, &format!("/?from={}&to={}&tz=UTC", from + 17, from + 7_200));
+    assert_has!(within => "Charts and the heat map are over 20", ":17 to ", "UTC, tables over whole minutes.");
     let shown = rows(overview.split("id=\"top-report_by_script_name\"").nth(1).unwrap(), 1);
     let changes = shown.iter().flatten().filter(|cell| cell.ends_with(" %"));
     assert!(changes.count() > shown.len(), "{shown:?}");

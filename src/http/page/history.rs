@@ -23,7 +23,7 @@ use crate::http::error::Problem;
 use crate::http::params::{Params, pairs};
 use crate::profile::report::METRICS;
 use crate::query::catalog::Catalog;
-use crate::query::question::{LineQuestion, SampleQuestion, Whose};
+use crate::query::question::{LineQuestion, SampleQuestion, Spans, Whose};
 use crate::series::{Coverage, Lines, Metric, Series};
 use crate::state::annotations::Annotation;
 
@@ -234,10 +234,14 @@ impl<'a> History<'a> {
     }
 
     /// Links to other reaches of live charts, and a note where these begin with the daemon, though
-    /// history knows more. `address` makes the address of the page with that span.
+    /// history knows more. `address` makes the address of the page with that span. Of the past, a
+    /// note where charts are over another span than tables.
     pub(super) fn spans(&self, address: impl Fn(&str) -> String) -> Markup {
-        if self.time.spans.is_some() {
-            return html! {};
+        if let Some(Spans { span, .. }) = &self.time.spans {
+            let is_whole = [span.start, span.end].iter().all(|at| at.is_multiple_of(60));
+            return html! {
+                @if !is_whole { p.note { "Charts and the heat map are over " (self.time.words(span)) ", tables over whole minutes." } }
+            };
         }
         let (now, _, _) = self.reach();
         let choices = SPANS.map(|(name, secs, _)| {

@@ -36,7 +36,7 @@ impl History<'_> {
         let title = format!("Heat map of the {what}");
         let limits = self.limits();
         let errors: u64 = map.errors.iter().sum();
-        let secs = (map.step * map.columns.len() as u64) as f64;
+        let secs = self.series.coverage().map_or(0, |it| it.to.saturating_sub(map.from));
         html! {
             figure.chart {
                 figcaption {
@@ -44,7 +44,7 @@ impl History<'_> {
                     span.legend {
                         @if map.total == 0 && map.columns.iter().all(Option::is_none) { span { "no data" } }
                         // The page names the span of the past; live, numbers beside it may be of another.
-                        @else { span { (formatting::counted(map.total, counted)) @if self.time.spans.is_none() { " of the last " (formatting::roughly(secs)) } } }
+                        @else { span { (formatting::counted(map.total, counted)) @if self.time.spans.is_none() { " of the last " (formatting::roughly(secs as f64)) } } }
                         @if map.total > 0 {
                             span { "a column stands for " (formatting::roughly(map.step as f64)) }
                             span { "strongest colour: " (formatting::count(map.high())) " or more in a cell" }
