@@ -116,7 +116,7 @@ impl UserStore {
             0 => warn!(protocol, user, %peer, "Refused a login."),
             _ => warn!(
                 protocol, user, %peer, others,
-                "Refused a login, and since the last such line others, of any user and address."
+                "Refused a login, after others since the last such line, of any user and address."
             ),
         }
     }

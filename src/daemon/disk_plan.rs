@@ -54,7 +54,9 @@ fn requests(config: &Config) -> Vec<String> {
         let kept = history.retention_minute.as_secs() as f64 / 86_400.0;
         let days = kept.min(size_max as f64 / day as f64);
         let day = rounded_bytes(day);
-        format!("{what} {day} a day, for {days:.1} days if rows leave them all of history.size_max")
+        format!(
+            "{what} {day} a day, and are kept for {days:.1} days if rows of reports leave them all of history.size_max"
+        )
     };
     let flush_secs = history.flush_period.as_secs();
     let tail = |scripts| {
@@ -84,19 +86,19 @@ fn lasting_at(rows: u64, history: &HistoryConfig) -> String {
     let at = format!("at {rows} rows a minute");
     if minutes + coarse <= size_max {
         let all = rounded_bytes(minutes + coarse);
-        return format!("{at} all that is to be kept takes {all}");
+        return format!("{at}, all that is to be kept takes {all}");
     }
     match size_max.checked_sub(coarse) {
         Some(rest) => {
             let minutes = rest / (rows * MINUTE_ROW_BYTES);
             let days = minutes as f64 / 1_440.0;
-            format!("{at} minutes are kept for {days:.1} days (history.size_max)")
+            format!("{at}, rows of minutes are kept for {days:.1} days (history.size_max)")
         }
         None => {
             let hours = size_max / (rows * COARSE_ROW_BYTES);
             let days = hours as f64 / 24.0;
             format!(
-                "{at} no minutes are kept for long, hours for {days:.1} days (history.size_max)"
+                "{at}, rows of minutes hardly last, those of hours are kept for {days:.1} days (history.size_max)"
             )
         }
     }
@@ -120,12 +122,12 @@ mod tests {
         config.history.dir = Some("/x".into());
         let said = lasting(&config);
         assert!(said[0].ends_with("all that is to be kept takes 347.4 MiB"), "{said:?}");
-        assert!(said[2].contains("no minutes are kept for long"), "{said:?}");
-        assert_has!(said[3] => "take at most 167.8 MiB a day, for 14.0 days");
-        assert_has!(said[4] => "take at most 950.5 MiB a day, for 10.0 days");
+        assert!(said[2].contains("rows of minutes hardly last"), "{said:?}");
+        assert_has!(said[3] => "take at most 167.8 MiB a day, and are kept for 14.0 days");
+        assert_has!(said[4] => "take at most 950.5 MiB a day, and are kept for 10.0 days");
         config.history.requests = KeptRequests::All;
         let said = lasting(&config);
-        assert_has!(said[4] => "at 10000/s take 24.14 GiB a day, for 0.4 days");
+        assert_has!(said[4] => "at 10000/s take 24.14 GiB a day, and are kept for 0.4 days");
         config.history.requests = KeptRequests::None;
         config.history.size_max = 20_000_000_000;
         let said = lasting(&config);

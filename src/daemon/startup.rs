@@ -369,8 +369,8 @@ pub(super) fn open_annotations(
     }))
 }
 
-/// How far the wall clock may be behind what is stored without a word, seconds: it is set by a little
-/// now and then.
+/// How far the wall clock may be behind what is stored without a warning, seconds: it is corrected
+/// by a little now and then.
 const BEHIND_MAX: u64 = 60;
 
 /// Warns of a wall clock that is behind what was stored, the latest of it at this unix second.

@@ -15,7 +15,7 @@ pub fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     Ok(list)
 }
 
-/// Which names of percentiles there are, where another was given.
+/// The names of percentiles that are accepted, for errors.
 pub const PERCENTILE_NAMES: &str =
     "a percentile is above 0 and at most 100, as p95 or p99_9, with six decimals at most";
 

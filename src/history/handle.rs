@@ -316,8 +316,8 @@ impl History {
         self.0.status.lock().run
     }
 
-    /// A consistent view of all rows: `each` gets those that are not on disk, of which the running
-    /// ones under a lock, so that should not take long; returns the parts.
+    /// A consistent view of all rows: calls `each` with those that are not on disk, and returns the
+    /// parts on disk. `each` has to be quick: a lock is held for the running rows.
     pub fn view(&self, mut each: impl FnMut(&UnflushedRows)) -> Arc<[Arc<Part>]> {
         let parts = self.0.parts.read();
         let memory = MEMORY.lock(&self.0.memory);

@@ -99,9 +99,9 @@ struct Work {
     /// Last run of retention, in unix seconds.
     retained: u64,
     on_restored: Option<OnRestored>,
-    /// Whether the last failure was one that can be seen without writing: no room, or no right.
-    is_hindered: bool,
-    /// Monotonic milliseconds of the next look whether that has changed.
+    /// Whether the last failure can be detected without writing: no room, or no permission.
+    is_blocked: bool,
+    /// Monotonic milliseconds of the next look at that.
     look_ms: u64,
     /// What fails now is lost.
     is_stopping: bool,
@@ -160,7 +160,7 @@ impl Writer {
             maintenance: Attempts::default(),
             retained: 0,
             on_restored: None,
-            is_hindered: false,
+            is_blocked: false,
             look_ms: 0,
             is_stopping: false,
         };
@@ -293,10 +293,10 @@ impl Work {
     /// again.
     fn look(&mut self, store: &Store) {
         let now_ms = self.history.clock().mono_ms();
-        if self.is_hindered && now_ms >= self.look_ms {
+        if self.is_blocked && now_ms >= self.look_ms {
             self.look_ms = now_ms + LOOK_MS;
-            self.is_hindered = !store.seems_writable();
-            if !self.is_hindered {
+            self.is_blocked = !store.seems_writable();
+            if !self.is_blocked {
                 self.flush_ms = now_ms;
                 (self.writing.next_ms, self.maintenance.next_ms) = (now_ms, now_ms);
             }
@@ -344,7 +344,7 @@ impl Work {
                 .map_err(|it| it.advised(store.dir())),
         };
         if let Err(reason) = written {
-            self.is_hindered = !store.seems_writable();
+            self.is_blocked = !store.seems_writable();
             if !self.is_stopping {
                 warn!(reason, "There is no log of seconds until history is written the next time.");
             }
@@ -513,7 +513,7 @@ impl Work {
     fn record_attempt(&mut self, store: &Store, ended: &Done) {
         if ended.is_err() {
             self.history.count_failure();
-            self.is_hindered = !store.seems_writable();
+            self.is_blocked = !store.seems_writable();
         }
         let mut readings = readings(store);
         readings.extend(self.requests.iter().flat_map(Requests::readings));

@@ -179,13 +179,12 @@ impl BucketLayout {
         }
     }
 
-    /// What quantiles stay `within` where the shortest and the longest time are not kept, in
-    /// seconds; `None` if there are none. `ends` returns the shortest and longest time of a bucket.
+    /// Bounds for quantiles where the shortest and the longest time are not kept, in seconds; `None`
+    /// without times. `ends` returns the shortest and longest time of a bucket.
     ///
-    /// Quantiles are read from the middle of a bucket, which may be beyond all times in it. So they
-    /// are limited to a lower bound of the longest time, as tight as the sum and the ascending
-    /// buckets allow: the mean where there is one bucket alone, and then no quantile is another, so
-    /// that of equal times each is that time.
+    /// Quantiles are read from the middle of a bucket, which may lie above all times in it. So the
+    /// upper bound is a lower bound of the longest time, as tight as the sum and the ascending
+    /// buckets allow. With a single bucket both bounds are the mean, so equal times are exact.
     pub fn bounds_of(
         sum_us: u128,
         buckets: impl IntoIterator<Item = (u32, u64)>,
@@ -343,8 +342,7 @@ pub fn per_hit(value_us: u64, hit_count: u32) -> u64 {
     }
 }
 
-/// A quantile as near as it may be to what it was read as: between the shortest and the longest
-/// time, or bounds of these, where they are known.
+/// Clamps a quantile to the shortest and the longest time, or to bounds of these, where known.
 pub(crate) fn within(secs: f64, bounds: Option<(f64, f64)>) -> f64 {
     bounds.map_or(secs, |(shortest, longest)| secs.max(shortest).min(longest))
 }

@@ -80,7 +80,7 @@ pub(super) fn name_columns(query: &mut Query) -> Vec<f64> {
 /// Whether a statement failed because there is no column of that name.
 pub(super) fn is_lacking(error: &SqlError) -> bool {
     let column = error.message.split('\'').nth(1).unwrap_or_default();
-    // Behind any of the points: the name may have one of its own.
+    // After each point: the name itself may contain one.
     let points = column.match_indices('.').filter_map(|(at, _)| column.get(at + 1..));
     error.code == 1054 && points.chain([column]).any(is_one)
 }

@@ -213,7 +213,8 @@ impl Snapshots {
         error.is_none()
     }
 
-    /// Bytes needed by the next one: as many as the last has, or more than the disk had for it.
+    /// Bytes that the next one needs: the size of the last one, and after a failure at least what
+    /// that one needed. The size with full pools is estimated by `daemon::disk_plan`.
     fn needed(&self) -> u64 {
         let status = self.status.lock();
         let failed = status.error.as_ref().map_or(0, |_| status.disk_needed_bytes);

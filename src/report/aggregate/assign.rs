@@ -1,7 +1,7 @@
 //! Finds the groups of requests, or of their timers.
 //!
-//! For each aggregate the groups of all records are found first and updated afterwards: both wait
-//! for memory, and the waits of different records only overlap if nothing stands between them.
+//! For each aggregate the groups of all records are found first and updated afterwards. Both wait
+//! for memory, and only in a loop of their own do the waits of different records overlap.
 
 use super::{Aggregate, Memory};
 use crate::report::arrivals::{Arrivals, Delta, RecordDeltas};
@@ -32,7 +32,7 @@ impl Aggregate {
         &deltas.timers
     }
 
-    /// Likewise at one of the two levels.
+    /// Finds the groups of timers if `TIMERS`, else of requests.
     fn assign_records<const TIMERS: bool>(
         &mut self,
         arrivals: &Arrivals,
