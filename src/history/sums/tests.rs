@@ -192,7 +192,7 @@ impl Model {
         };
         let (line, spread) = (ask(None), ask(Some(bits)));
         let totals = |line: &[Option<Sum>]| -> Vec<_> {
-            line.iter().flatten().map(|sum| sum.totals.clone()).collect()
+            line.iter().flatten().map(|sum| sum.totals).collect()
         };
         assert_eq!(totals(&line), totals(&spread));
         let mut expected: Vec<Vec<u64>> = vec![Vec::new(); line.len()];
