@@ -14,7 +14,7 @@ use std::fmt;
 use std::ops::{Add as _, Div as _, Mul as _, Sub as _};
 
 use crate::config::suggest::accepting;
-use crate::grammar::percentile::{PERCENTILE_NAMES, percentile_named};
+use crate::grammar::percentile::{PERCENTILES_ACCEPTED, percentile_of_name};
 use crate::report::definition::{Columns, Defaults, Definition};
 use crate::report::layout::{Cell, LayoutColumn};
 use crate::value::Unit;
@@ -117,7 +117,7 @@ impl Expression {
             COMPARISONS.iter().position(|it| text.contains(it.0)).ok_or_else(none)?;
         let (left, right) = text.split_once(COMPARISONS[comparison].0).unwrap_or_default();
         let names = text.split(|it: char| !it.is_alphanumeric() && it != '_');
-        let percentiles = names.filter_map(|it| percentile_named(known_as(it))).take(VALUES_MAX);
+        let percentiles = names.filter_map(|it| percentile_of_name(known_as(it))).take(VALUES_MAX);
         let definition = report.read_as(&Columns::Extended(percentiles.collect()), defaults);
         let definition = definition.unwrap_or_else(|| report.clone());
         let columns = Vec::new();
@@ -373,7 +373,7 @@ impl<'a> Reader<'a> {
             let names: Vec<&str> = numbers.map(|it| it.column.name.as_str()).collect();
             let accepted = accepting(name, &names);
             return Err(format!(
-                "report {report} has no number {name:?}{accepted}; {PERCENTILE_NAMES}"
+                "report {report} has no number {name:?}{accepted}; {PERCENTILES_ACCEPTED}"
             ));
         };
         self.columns.push((at, column.name.clone()));

@@ -17,7 +17,7 @@ use super::state::{Judged, Judgement};
 use crate::config::alert::OWN_LABELS;
 use crate::config::suggest::accepting;
 use crate::config::{AlertEntry, Config, Entry, SloEntry};
-use crate::grammar::percentile::percentile_named;
+use crate::grammar::percentile::percentile_of_name;
 use crate::report::definition::{Defaults, Definition, Level, Pattern};
 use crate::report::read::reading::Reading;
 use crate::report::row_key::key_texts;
@@ -181,7 +181,7 @@ impl Rule {
         if let Some(text) = &entry.when {
             let when = Expression::parse(text, report, defaults);
             let when = when.map_err(|problem| ("when", format!("{text:?}: {problem}")))?;
-            let percents = when.columns.iter().filter_map(|it| percentile_named(&it.1));
+            let percents = when.columns.iter().filter_map(|it| percentile_of_name(&it.1));
             let least = percents.map(|it| (500.0 / (100.0 - it).max(1e-3)).round() as u64);
             min_requests = entry.min_requests.unwrap_or(least.fold(MIN_REQUESTS, u64::max));
             condition = Condition::Holds(Box::new(when));

@@ -98,7 +98,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     let line = |(what, text): (&str, String)| format!("\n  {what:<7}{text}");
     let lines: String = lines.into_iter().map(line).collect();
     let heading = format!("History, {}", disk_plan::assumption());
-    let history = section(&heading, disk_plan::lasting(&config));
+    let history = section(&heading, disk_plan::estimated_retention(&config));
     let scaled = scaled.map_or(String::new(), |Scaled { limit, settings }| {
         format!(
             "\nThis control group may have {} of memory; reduced because of that: {}.",

@@ -17,10 +17,10 @@ const SNAPSHOT_REQUEST_BYTES: u64 = 40;
 const SNAPSHOT_TIMER_BYTES: u64 = 17;
 
 /// Keys with a gain per minute, in all reports together.
-const RATES: [u64; 3] = [100, 1_000, 10_000];
+const ROWS_PER_MINUTE: [u64; 3] = [100, 1_000, 10_000];
 
 /// Requests per second, with `history.requests = "all"`.
-const REQUEST_RATES: [u64; 2] = [1_000, 10_000];
+const REQUESTS_PER_SECOND: [u64; 2] = [1_000, 10_000];
 /// Busy scripts, with "tail": that many requests of each are kept per flush period, in addition to
 /// errors and a sample.
 const SCRIPTS: [u64; 2] = [100, 2_000];
@@ -35,12 +35,12 @@ pub(crate) fn snapshot_bytes(config: &Config) -> u64 {
 }
 
 /// How much time fits within `history.size_max`, for some rates; empty without `history.dir`.
-pub(crate) fn lasting(config: &Config) -> Vec<String> {
+pub(crate) fn estimated_retention(config: &Config) -> Vec<String> {
     let history = &config.history;
     if history.dir.is_none() {
         return Vec::new();
     }
-    let rows = RATES.map(|rows| lasting_at(rows, history));
+    let rows = ROWS_PER_MINUTE.map(|rows| retention_at(rows, history));
     rows.into_iter().chain(requests(config)).collect()
 }
 
@@ -72,11 +72,11 @@ fn requests(config: &Config) -> Vec<String> {
     match history.requests {
         KeptRequests::None => Vec::new(),
         KeptRequests::Tail => SCRIPTS.map(tail).to_vec(),
-        KeptRequests::All => REQUEST_RATES.map(all).to_vec(),
+        KeptRequests::All => REQUESTS_PER_SECOND.map(all).to_vec(),
     }
 }
 
-fn lasting_at(rows: u64, history: &HistoryConfig) -> String {
+fn retention_at(rows: u64, history: &HistoryConfig) -> String {
     let size_max = history.size_max as u64;
     let [minute, hour, day] =
         [history.retention_minute, history.retention_hour, history.retention_day]
@@ -104,7 +104,7 @@ fn lasting_at(rows: u64, history: &HistoryConfig) -> String {
     }
 }
 
-/// The assumptions of [`lasting`].
+/// The assumptions of [`estimated_retention`].
 pub(crate) fn assumption() -> String {
     format!(
         "rows of all reports that gain something in a minute; {MINUTE_ROW_BYTES} bytes each, {COARSE_ROW_BYTES} of an hour or a day, {REQUEST_BYTES} a raw request with four timers"
@@ -118,19 +118,19 @@ mod tests {
     #[test]
     fn what_does_not_fit_is_said() {
         let mut config = Config::default();
-        assert!(lasting(&config).is_empty());
+        assert!(estimated_retention(&config).is_empty());
         config.history.dir = Some("/x".into());
-        let said = lasting(&config);
+        let said = estimated_retention(&config);
         assert!(said[0].ends_with("all that is to be kept takes 347.4 MiB"), "{said:?}");
         assert!(said[2].contains("rows of minutes hardly last"), "{said:?}");
         assert_has!(said[3] => "take at most 167.8 MiB a day, and are kept for 14.0 days");
         assert_has!(said[4] => "take at most 950.5 MiB a day, and are kept for 10.0 days");
         config.history.requests = KeptRequests::All;
-        let said = lasting(&config);
+        let said = estimated_retention(&config);
         assert_has!(said[4] => "at 10000/s take 24.14 GiB a day, and are kept for 0.4 days");
         config.history.requests = KeptRequests::None;
         config.history.size_max = 20_000_000_000;
-        let said = lasting(&config);
+        let said = estimated_retention(&config);
         assert!(said[2].contains("minutes are kept for 1."), "{said:?}");
         assert_eq!(said.len(), 3);
     }

@@ -10,29 +10,29 @@ use crate::report::definition::PERCENTILES_MAX;
 pub fn percentiles(text: &str) -> Result<Vec<f64>, String> {
     let mut list = Vec::new();
     for percent in text.split(',') {
-        add_percentile_text(&mut list, percent)?;
+        parse_percentile_into(&mut list, percent)?;
     }
     Ok(list)
 }
 
 /// The names of percentiles that are accepted, for errors.
-pub const PERCENTILE_NAMES: &str =
+pub const PERCENTILES_ACCEPTED: &str =
     "a percentile is above 0 and at most 100, as p95 or p99_9, with six decimals at most";
 
 /// The rank of a percentile by the name of its column, `p99_9` (`p99.9` too), in percent.
-pub fn percentile_named(name: &str) -> Option<f64> {
+pub fn percentile_of_name(name: &str) -> Option<f64> {
     let rank = name.strip_prefix('p')?.replacen('_', ".", 1);
     let (whole, decimals) = rank.split_once('.').unwrap_or((&rank, "0"));
     let is_usual = (1..=3).contains(&whole.len()) && !decimals.is_empty();
     percentiles(&rank).ok().filter(|_| is_usual)?.pop()
 }
 
-/// [`PERCENTILE_NAMES`] behind a semicolon, if a name looks like one of these and is not.
+/// [`PERCENTILES_ACCEPTED`] behind a semicolon, if a name looks like one of these and is not.
 pub fn percentile_hint(name: &str) -> String {
     let digit = name.strip_prefix('p').and_then(|rank| rank.chars().next());
     let is_like_one = digit.is_some_and(|it| it.is_ascii_digit());
-    match is_like_one && percentile_named(name).is_none() {
-        true => format!("; {PERCENTILE_NAMES}"),
+    match is_like_one && percentile_of_name(name).is_none() {
+        true => format!("; {PERCENTILES_ACCEPTED}"),
         false => String::new(),
     }
 }
@@ -65,7 +65,7 @@ pub(super) fn add_percentile(list: &mut Vec<f64>, percent: f64) -> Result<(), St
 ///
 /// # Errors
 /// As for [`add_percentile`], and if it is not a number.
-pub(super) fn add_percentile_text(list: &mut Vec<f64>, text: &str) -> Result<(), String> {
+pub(super) fn parse_percentile_into(list: &mut Vec<f64>, text: &str) -> Result<(), String> {
     let decimal = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let percent = text.parse().ok().filter(|_| decimal).ok_or(
         "a percentile is a number greater than 0 and at most 100, such as 95 or 99.9".to_owned(),

@@ -94,17 +94,17 @@ impl Store {
 
     /// Makes room before something is written; fails if that is impossible.
     pub(super) fn make_room(&mut self, now: u64) -> Done {
-        match self.has_room() {
+        match self.check_room() {
             Err(StoreError::Folder(StateError::NoRoom { .. })) => {
                 self.remove_what_goes(now)?;
-                self.has_room()
+                self.check_room()
             }
-            has_room => has_room,
+            done => done,
         }
     }
 
     /// Fails if less than `history.free_min` is free, or another folder is in its place.
-    pub(super) fn has_room(&self) -> Done {
+    pub(super) fn check_room(&self) -> Done {
         self.folder.check_in_place()?;
         let (path, needed) = (self.folder.path.clone(), self.retention.free_min);
         match self.disk.free(self.dir())? {
@@ -117,7 +117,7 @@ impl Store {
 
     /// Whether it seems that something can be written, without writing anything.
     pub(super) fn seems_writable(&self) -> bool {
-        self.has_room().is_ok() && folder::seems_writable(self.dir())
+        self.check_room().is_ok() && folder::seems_writable(self.dir())
     }
 
     fn remove_what_goes(&mut self, now: u64) -> Done {

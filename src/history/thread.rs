@@ -339,7 +339,7 @@ impl Work {
         let written = match fresh.is_full() {
             true => Err(too_much.to_owned()),
             false => store
-                .has_room()
+                .check_room()
                 .and_then(|()| store.seconds.append(fresh))
                 .map_err(|it| it.advised(store.dir())),
         };

@@ -150,12 +150,12 @@ impl Aggregate {
     }
 
     /// Searches up to `places` more places of the cache for removed groups, and after the last one
-    /// frees their numbers. Call it for all before records are counted again.
+    /// frees their ids. Call it for all before records are counted again.
     pub(super) fn purge_cache(&mut self, places: usize) {
         let groups = &self.groups;
         let is_gone = |id| !groups.is_used(id);
-        if groups.has_gone() && self.group_cache.purge(places, is_gone) {
-            self.groups.free_gone();
+        if groups.has_removed() && self.group_cache.purge(places, is_gone) {
+            self.groups.free_removed();
         }
     }
 
@@ -344,7 +344,7 @@ impl Aggregate {
         self.closing = close::Closing::default();
         self.is_leaving = false;
         self.reset_cache();
-        self.give_end_back(usize::MAX);
+        self.free_end(usize::MAX);
         self.version += 1;
     }
 

@@ -43,10 +43,10 @@ pub(super) struct Groups {
     pub(super) keys: KeyTable,
     /// Slot of each group in the running tick, [`NO_SLOT`] or [`UNUSED`]: read for every record.
     slot_of: Chunked<u32>,
-    /// How often each number was reused for another combination.
+    /// How often each id was reused for another combination.
     generations: Chunked<u32>,
     /// Numbers of removed groups, not to be reused before the caches have forgotten them.
-    gone: Vec<u32>,
+    removed: Vec<u32>,
     pub(super) closed: ClosedTicks,
     pub(super) running: RunningTick,
 }
@@ -61,12 +61,12 @@ impl Groups {
         }
     }
 
-    /// One more than the largest number in use.
+    /// One more than the largest id in use.
     pub(super) fn end(&self) -> u32 {
         self.keys.end
     }
 
-    /// The numbers of all groups.
+    /// The ids of all groups.
     pub(super) fn used(&self) -> impl Iterator<Item = u32> + '_ {
         (0..self.end()).filter(|&id| self.is_used(id))
     }
@@ -75,7 +75,7 @@ impl Groups {
         self.slot_of[id as usize] != UNUSED
     }
 
-    /// How often this number was reused for another combination.
+    /// How often this id was reused for another combination.
     pub(super) fn generation(&self, id: u32) -> u32 {
         self.generations[id as usize]
     }
@@ -102,7 +102,7 @@ impl Groups {
         totals
     }
 
-    /// Adds a new combination and returns its number.
+    /// Adds a new combination and returns its id.
     pub(super) fn insert(&mut self, key_ids: &KeyIds) -> u32 {
         let id = self.keys.insert(key_ids);
         if id as usize == self.closed.len() {
@@ -117,29 +117,29 @@ impl Groups {
         id
     }
 
-    /// Removes a group that no longer counts anything. The number is not reused before
-    /// [`free_gone`](Self::free_gone).
+    /// Removes a group that no longer counts anything. The id is not reused before
+    /// [`free_removed`](Self::free_removed).
     pub(super) fn remove(&mut self, id: u32) {
         self.keys.unlink(id);
-        self.gone.push(id);
+        self.removed.push(id);
         self.closed.remove(id);
         self.slot_of[id as usize] = UNUSED;
         let generation = &mut self.generations[id as usize];
         *generation = generation.wrapping_add(1);
     }
 
-    /// Whether groups were removed whose numbers caches may still have.
+    /// Whether groups were removed whose ids caches may still have.
     #[inline]
-    pub(super) fn has_gone(&self) -> bool {
-        !self.gone.is_empty()
+    pub(super) fn has_removed(&self) -> bool {
+        !self.removed.is_empty()
     }
 
-    /// Makes the numbers of removed groups available.
-    pub(super) fn free_gone(&mut self) {
-        std::mem::take(&mut self.gone).into_iter().for_each(|id| self.keys.free(id));
+    /// Frees the ids of removed groups.
+    pub(super) fn free_removed(&mut self) {
+        std::mem::take(&mut self.removed).into_iter().for_each(|id| self.keys.free(id));
     }
 
-    /// Puts the slots of groups in the running tick in place of their numbers, and prefetches what
+    /// Puts the slots of groups in the running tick in place of their ids, and prefetches what
     /// [`count`](RunningTick::count) will touch: the reads of one group depend on each other, those
     /// of different groups do not.
     pub(super) fn find_slots(&mut self, assignments: &mut [(u32, u32)]) {
@@ -211,20 +211,20 @@ impl Groups {
     }
 
     /// Frees up to `most` groups of the unused end. Their generations stay.
-    pub(super) fn give_end_back(&mut self, most: usize) {
+    pub(super) fn free_end(&mut self, most: usize) {
         let mut end = self.closed.len();
         let least = end.saturating_sub(most);
         while end > least && self.slot_of[end - 1] == UNUSED {
             end -= 1;
         }
-        self.keys.give_back(end as u32);
-        self.closed.give_back(end);
+        self.keys.free_end(end as u32);
+        self.closed.free_end(end);
     }
 
     /// Most bytes for the next group.
     pub(super) fn next_bytes(&self) -> usize {
         let keys = self.keys.next_bytes();
-        // The number of a removed group may be free.
+        // The id of a removed group may be free.
         if self.keys.len() < self.closed.len() {
             return keys;
         }
@@ -237,7 +237,7 @@ impl Groups {
         self.keys.heap_bytes()
             + self.slot_of.heap_bytes()
             + self.generations.heap_bytes()
-            + self.gone.capacity() * 4
+            + self.removed.capacity() * 4
             + self.keys.len() * 16
             + self.closed.heap_bytes()
             + self.running.heap_bytes()

@@ -1,7 +1,7 @@
-//! Combinations of key ids, each stored once with a number: the groups of an aggregate, the rows of
+//! Combinations of key ids, each stored once with an id: the groups of an aggregate, the rows of
 //! a report.
 //!
-//! Freed numbers are reused, lowest first, so that the end becomes free and its memory can be
+//! Freed ids are reused, lowest first, so that the end becomes free and its memory can be
 //! returned.
 
 use std::cmp::Reverse;
@@ -21,7 +21,7 @@ pub(super) struct KeyTable {
     stride: usize,
     /// `stride` per combination.
     key_ids: Chunked<u32>,
-    /// One more than the largest number.
+    /// One more than the largest id.
     pub(super) end: u32,
     by_key: HashTable<u32>,
     hasher: RandomState,
@@ -57,17 +57,17 @@ impl KeyTable {
         key_ids
     }
 
-    /// Whether the number is that of this combination.
+    /// Whether the id is that of this combination.
     pub(super) fn is(&self, id: u32, key_ids: &KeyIds) -> bool {
         (0..self.stride).all(|at| self.key_id(id, at) == key_ids[at])
     }
 
-    /// The number of a combination.
+    /// The id of a combination.
     pub(super) fn find(&self, key_ids: &KeyIds) -> Option<u32> {
         self.by_key.find(self.hash(key_ids), |&id| self.is(id, key_ids)).copied()
     }
 
-    /// Adds a new combination and returns its number.
+    /// Adds a new combination and returns its id.
     pub(super) fn insert(&mut self, key_ids: &KeyIds) -> u32 {
         let id = match self.unused.pop() {
             Some(Reverse(id)) => {
@@ -85,7 +85,7 @@ impl KeyTable {
         id
     }
 
-    /// Gives a combination the next number, without making it findable.
+    /// Gives a combination the next id, without making it findable.
     pub(super) fn push(&mut self, key_ids: &KeyIds) -> u32 {
         for &key_id in key_ids.iter().take(self.stride) {
             self.key_ids.push(key_id);
@@ -94,13 +94,13 @@ impl KeyTable {
         self.end - 1
     }
 
-    /// Removes a combination, and frees its number.
+    /// Removes a combination, and frees its id.
     pub(super) fn remove(&mut self, id: u32) {
         self.unlink(id);
         self.free(id);
     }
 
-    /// Removes a combination; its number is not reused before it is [freed](Self::free).
+    /// Removes a combination; its id is not reused before it is [freed](Self::free).
     pub(super) fn unlink(&mut self, id: u32) {
         let hash = self.hash(&self.key_ids(id));
         if let Ok(entry) = self.by_key.find_entry(hash, |&other| other == id) {
@@ -108,13 +108,13 @@ impl KeyTable {
         }
     }
 
-    /// Frees a number.
+    /// Frees an id.
     pub(super) fn free(&mut self, id: u32) {
         self.unused.push(Reverse(id));
     }
 
-    /// Returns the memory of numbers from `end` on, all of which are free.
-    pub(super) fn give_back(&mut self, end: u32) {
+    /// Frees the memory of ids from `end` on, all of which are free.
+    pub(super) fn free_end(&mut self, end: u32) {
         self.end = end;
         self.unused.retain(|unused| unused.0 < end);
         self.unused.shrink_to_fit();

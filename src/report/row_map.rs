@@ -23,7 +23,7 @@ pub(super) const NO_ROW: u32 = u32::MAX;
 pub(super) struct RowMap {
     /// The position of its keys in those of a group.
     pub(super) keys: RowKeys,
-    /// Row of each group, by group number.
+    /// Row of each group, by group id.
     row_of: Chunked<u32>,
     /// Number of groups in each row.
     groups_in: Chunked<u32>,
@@ -154,8 +154,8 @@ impl RowMap {
         self.row_of.next_bytes() + self.groups_in.next_bytes() + self.rows.next_bytes()
     }
 
-    /// Returns the memory of removed groups at the end, and of up to `most` removed rows.
-    pub(super) fn give_back(&mut self, groups: &Groups, most: usize) {
+    /// Frees the memory of removed groups at the end, and of up to `most` removed rows.
+    pub(super) fn free_end(&mut self, groups: &Groups, most: usize) {
         self.row_of.truncate(groups.end() as usize);
         let mut end = self.groups_in.len();
         let least = end.saturating_sub(most).max(1);
@@ -163,7 +163,7 @@ impl RowMap {
             end -= 1;
         }
         self.groups_in.truncate(end);
-        self.rows.give_back(end as u32);
+        self.rows.free_end(end as u32);
     }
 
     /// Bytes on the heap.

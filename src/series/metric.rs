@@ -3,7 +3,7 @@
 //! Pure arithmetic. Times and CPU are in seconds, sizes in bytes; rates are over the known seconds,
 //! so that the running, unfinished point of a line has the right height.
 
-use crate::grammar::percentile::percentile_named;
+use crate::grammar::percentile::percentile_of_name;
 use crate::report::definition::{Definition, Level};
 use crate::report::encoded_gain::Sum;
 use crate::report::histogram::{BucketLayout, Rank, Rounding, within};
@@ -68,7 +68,7 @@ impl Metric {
 
     /// Parses a name: `req_per_sec`, `p95`, `p99_9` (`p99.9` too), ...
     pub fn parse(name: &str) -> Option<Self> {
-        if let Some(percent) = percentile_named(name) {
+        if let Some(percent) = percentile_of_name(name) {
             return Some(Self::Percentile(percent));
         }
         NAMED.iter().find(|it| it.0 == name).map(Self::Named)

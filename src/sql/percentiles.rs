@@ -12,7 +12,7 @@ use datafusion::sql::sqlparser::ast::{Expr, Query, visit_expressions, visit_expr
 
 use super::dialect::rewrite::column_name;
 use super::error::SqlError;
-use crate::grammar::percentile::{percentile_named, percentiles};
+use crate::grammar::percentile::{percentile_of_name, percentiles};
 use crate::report::definition::PERCENTILES_MAX;
 use crate::report::layout::Measure;
 use crate::series::Metric;
@@ -36,7 +36,7 @@ pub(super) fn unmarked(table: &str) -> Option<(&str, Vec<f64>)> {
 }
 
 fn rank(name: &str) -> Option<f64> {
-    percentile_named(&name.to_ascii_lowercase())
+    percentile_of_name(&name.to_ascii_lowercase())
 }
 
 fn is_one(name: &str) -> bool {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::{Condition, Rule};
 use crate::config::alert::OWN_LABELS;
 use crate::config::units::exact_duration;
-use crate::grammar::percentile::percentile_named;
+use crate::grammar::percentile::percentile_of_name;
 use crate::limits::ALERT_KNOWN_ROWS_MAX;
 use crate::report::definition::Level;
 use crate::report::row_key::key_texts;
@@ -49,7 +49,7 @@ impl Rule {
         };
         let ranks = columns.iter().filter_map(|name| match name.contains("median") {
             true => Some("p50".to_owned()),
-            false => percentile_named(name).map(|_| (*name).to_owned()),
+            false => percentile_of_name(name).map(|_| (*name).to_owned()),
         });
         let ranks: Vec<String> = ranks.collect();
         if !ranks.is_empty() {

@@ -52,9 +52,9 @@ pub(super) fn history_dir(config: &Config, serving: Option<&str>) -> Vec<Finding
         None => folder_found(HISTORY_DIR, dir, found, serving),
         Some(why) => Finding::wrong(HISTORY_DIR, why, MANIFEST),
     };
-    let lasting = disk_plan::lasting(config).join("\n");
-    let lasting = format!("{}:\n{lasting}", disk_plan::assumption());
-    vec![found, Finding::right("history.size_max", lasting)]
+    let estimates = disk_plan::estimated_retention(config).join("\n");
+    let estimates = format!("{}:\n{estimates}", disk_plan::assumption());
+    vec![found, Finding::right("history.size_max", estimates)]
 }
 
 /// What to do about a manifest that cannot be read.

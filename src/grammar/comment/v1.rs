@@ -15,7 +15,7 @@ use super::error::{Wrong, checked, wrong};
 use crate::config::suggest;
 use crate::grammar::FixedTable;
 use crate::grammar::number::{Seconds, tag_name};
-use crate::grammar::percentile::add_percentile_text;
+use crate::grammar::percentile::parse_percentile_into;
 use crate::report::definition::v1_kinds::{KINDS, Tags, V1Kind};
 use crate::report::definition::{
     Defaults, Definition, Field, Filter, KEYS_MAX, Key, KeySource, Level, Pattern,
@@ -84,7 +84,7 @@ pub(super) fn parse<'a>(
     };
     let mut percentiles = Vec::new();
     for text in section(2).iter().flat_map(|section| section.split(',')) {
-        checked(text, add_percentile_text(&mut percentiles, text))?;
+        checked(text, parse_percentile_into(&mut percentiles, text))?;
     }
     let buckets = match (histogram_max_secs, view) {
         (None, None) => BucketLayout::LogLinear,

@@ -16,7 +16,7 @@ use super::conditions;
 use super::error::{Wrong, checked, wrong};
 use crate::grammar::FixedTable;
 use crate::grammar::number::tag_name;
-use crate::grammar::percentile::add_percentile_text;
+use crate::grammar::percentile::parse_percentile_into;
 use crate::report::definition::{
     Defaults, Definition, Field, Filter, KEYS_MAX, Key, KeySource, Kind, Level, Missing, Pattern,
     WINDOW_SECS_MAX,
@@ -158,10 +158,10 @@ fn histogram(section: &str) -> Result<(Vec<f64>, BucketLayout), Wrong<'_>> {
             }
         } else if let Some(list) = part.strip_prefix("percentiles=") {
             for text in list.split(':') {
-                checked(text, add_percentile_text(&mut percentiles, text))?;
+                checked(text, parse_percentile_into(&mut percentiles, text))?;
             }
         } else if let Some(text) = part.strip_prefix('p') {
-            checked(text, add_percentile_text(&mut percentiles, text))?;
+            checked(text, parse_percentile_into(&mut percentiles, text))?;
         } else {
             let problem = "must be no_percentiles, or hv=<min ms>:<max ms>:<buckets> with p<percentile>, \
                  percentiles=<p>:<p>...";

@@ -17,7 +17,7 @@ use super::requests::LIMIT_DEFAULT;
 use crate::clock::rfc3339;
 use crate::config::suggest;
 use crate::grammar::native::ReportForm;
-use crate::grammar::percentile::{percentile_hint, percentile_named, percentiles};
+use crate::grammar::percentile::{percentile_hint, percentile_of_name, percentiles};
 use crate::http::answer::body::RowBody;
 use crate::http::answer::format::{self, Answer, Format, ok};
 use crate::http::answer::json as write;
@@ -236,7 +236,7 @@ impl Query {
         let columns = list_of_columns(&mut params, "columns")?;
         // `columns=script_name,p95,error_count` needs no `percentiles` beside it.
         let names = || columns.iter().flatten();
-        let named: Vec<f64> = names().filter_map(|name| percentile_named(name)).collect();
+        let named: Vec<f64> = names().filter_map(|name| percentile_of_name(name)).collect();
         let has_errors = names().any(|name| name == Measure::Errors.stored());
         let named = (has_errors || !named.is_empty()).then_some((named, false));
         let ranks = params.text("percentiles").map(|text| percentiles(&text)).transpose();
@@ -332,7 +332,7 @@ fn column(all: &[Column], parameter: &str, name: &str) -> Result<usize, Problem>
     let names = || all.iter().map(|column| column.name.as_str());
     names().position(|other| other == name).ok_or_else(|| {
         let question = suggest::question(name, names());
-        let percentile = match (percentile_named(name), parameter) {
+        let percentile = match (percentile_of_name(name), parameter) {
             (Some(_), "sort") => "; a percentile that the report does not keep has to be in columns or percentiles too, as percentiles=95".to_owned(),
             _ => percentile_hint(name),
         };

@@ -141,11 +141,11 @@ impl Aggregate {
 
     /// Whether there is something to do for [`retire_some`](Self::retire_some).
     pub(in crate::report) fn can_retire(&self, now_ms: u64) -> bool {
-        self.has_left(now_ms) || self.groups.has_gone() || self.groups.has_unused_end()
+        self.has_left(now_ms) || self.groups.has_removed() || self.groups.has_unused_end()
     }
 
     /// Subtracts a piece of a tick that is outside the window at `now_ms`; after the last, forgets
-    /// some of the groups that are gone, and then returns their memory. Returns false if nothing is
+    /// some of the removed groups, and then frees their memory. Returns false if nothing is
     /// left to do.
     pub(in crate::report) fn retire_some(
         &mut self,
@@ -154,10 +154,10 @@ impl Aggregate {
     ) -> bool {
         if self.has_left(now_ms) {
             self.tick_logs.pop().into_iter().for_each(|it| self.retire_tick(&it, strings));
-        } else if self.groups.has_gone() {
+        } else if self.groups.has_removed() {
             self.purge_cache(PLACES_AT_ONCE);
         } else {
-            self.give_end_back(FREED_AT_ONCE);
+            self.free_end(FREED_AT_ONCE);
         }
         self.is_leaving = self.has_left(now_ms);
         self.can_retire(now_ms)
@@ -179,12 +179,12 @@ impl Aggregate {
         self.meanwhile.moved();
     }
 
-    /// Returns the memory of up to `most` removed groups, which no cache has any more.
-    pub(super) fn give_end_back(&mut self, most: usize) {
+    /// Frees the memory of up to `most` removed groups, which no cache has any more.
+    pub(super) fn free_end(&mut self, most: usize) {
         self.meanwhile.moved();
-        self.groups.give_end_back(most);
+        self.groups.free_end(most);
         for row_map in self.row_maps.iter_mut().flatten() {
-            row_map.give_back(&self.groups, most);
+            row_map.free_end(&self.groups, most);
         }
     }
 
@@ -206,7 +206,7 @@ impl Aggregate {
 
     /// Closes up to `slots` settled slots, then frees some; returns false if nothing is left to do.
     pub(in crate::report) fn close_some(&mut self, slots: usize) -> bool {
-        self.close_slots(slots) || self.groups.running.free_some(FREED_AT_ONCE)
+        self.close_slots(slots) || self.groups.running.free_spare(FREED_AT_ONCE)
     }
 
     /// Closes up to `slots` settled slots; returns false if there is none left.
@@ -220,7 +220,7 @@ impl Aggregate {
     /// Closes every slot there is.
     pub(in crate::report) fn end_tick(&mut self) {
         self.close_slots(usize::MAX);
-        self.groups.running.ended();
+        self.groups.running.free_all_spare();
         // Of a tick without gains a piece is kept too: it says when something was merged.
         if !self.tick_logs.writer.bytes.is_empty() || self.tick.seen.is_some() {
             self.tick_logs.finish(self.tick);

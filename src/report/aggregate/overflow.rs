@@ -136,7 +136,7 @@ impl Aggregate {
             left.all -= if gone { bytes.min(left.all) } else { 0 };
             gone
         });
-        self.groups.running.give_back();
+        self.groups.running.free_unused();
         self.charge(memory.budget);
     }
 

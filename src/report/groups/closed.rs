@@ -24,7 +24,7 @@ pub(super) const WIDE_BYTES: usize = size_of::<(u32, Totals)>() + 2;
 /// Bytes of a group's extremes in a tick.
 const EXTREMES_BYTES: usize = size_of::<(u64, Extremes)>() * 3 / 2;
 
-/// The sums are in [`ClosedTicks::wide`]: no group has errors without requests.
+/// Marks sums that are in [`ClosedTicks::wide`]: real ones have no errors without requests.
 const WIDE: NarrowTotals = NarrowTotals { errors: u32::MAX, ..NarrowTotals::ZERO };
 
 /// The sums of all groups of an aggregate.
@@ -40,7 +40,7 @@ pub(in crate::report) struct ClosedTicks {
     extremes: Option<Chunked<Vec<(u64, Extremes)>>>,
     /// Number of these.
     extremes_count: usize,
-    /// Every snapshot being written has a clone, which keeps the extremes of all closed ticks.
+    /// Each snapshot being written holds a clone; while there is one, no tick's extremes are dropped.
     pub(in crate::report) saving: Arc<()>,
 }
 
@@ -121,7 +121,7 @@ impl ClosedTicks {
 
     /// Adds the extremes of a group in a closing tick.
     pub(super) fn close_extremes(&mut self, id: u32, tick: u64, seen: &Extremes) {
-        // A snapshot ends before this tick.
+        // A snapshot being written still needs the exceeded ones.
         if Arc::strong_count(&self.saving) == 1 {
             self.change_extremes(id, |of_group| of_group.retain(|(_, it)| !seen.spans(it)));
         }
@@ -167,7 +167,7 @@ impl ClosedTicks {
         self.change_extremes(id, |of_group| of_group.retain(|&(of, _)| of > tick));
     }
 
-    /// Starts a group with the next number.
+    /// Starts a group with the next id.
     pub(super) fn push_group(&mut self) {
         self.groups.push(Group::default());
         self.extremes.iter_mut().for_each(|all| all.push(Vec::new()));
@@ -182,7 +182,7 @@ impl ClosedTicks {
     }
 
     /// Frees the memory of groups from `end` on.
-    pub(super) fn give_back(&mut self, end: usize) {
+    pub(super) fn free_end(&mut self, end: usize) {
         self.groups.truncate(end);
         self.extremes.iter_mut().for_each(|all| all.truncate(end));
     }

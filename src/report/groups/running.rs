@@ -197,32 +197,32 @@ impl RunningTick {
 
     /// After the last slot was closed: keeps no more slots than the tick needed, so that one wild
     /// tick does not hold its memory forever.
-    pub(in crate::report) fn ended(&mut self) {
-        while self.free_some(usize::MAX) {}
+    pub(in crate::report) fn free_all_spare(&mut self) {
+        while self.free_spare(usize::MAX) {}
         self.peak = 0;
         self.wide.shrink_to_fit();
     }
 
     /// Likewise for up to `most` slots; returns false when no more are left to free.
-    pub(in crate::report) fn free_some(&mut self, most: usize) -> bool {
-        let keep = if self.peak == 0 { 0 } else { (self.peak * 2).max(CHUNK) };
-        self.keep(keep.max(self.slots.len().saturating_sub(most)));
-        self.slots.len() > keep
+    pub(in crate::report) fn free_spare(&mut self, most: usize) -> bool {
+        let kept = if self.peak == 0 { 0 } else { (self.peak * 2).max(CHUNK) };
+        self.free_end(kept.max(self.slots.len().saturating_sub(most)));
+        self.slots.len() > kept
     }
 
-    /// Keeps this many slots.
-    fn keep(&mut self, keep: usize) {
-        let freed = (keep..self.slots.len()).map(|at| self.slots[at].heap_bytes());
+    /// Frees the slots from `end` on.
+    fn free_end(&mut self, end: usize) {
+        let freed = (end..self.slots.len()).map(|at| self.slots[at].heap_bytes());
         self.histogram_bytes -= freed.sum::<usize>();
-        self.slots.truncate(keep);
-        self.fronts.truncate(keep);
-        self.extremes.iter_mut().for_each(|all| all.truncate(keep));
+        self.slots.truncate(end);
+        self.fronts.truncate(end);
+        self.extremes.iter_mut().for_each(|all| all.truncate(end));
     }
 
     /// While the tick runs: frees unused slots.
-    pub(in crate::report) fn give_back(&mut self) {
+    pub(in crate::report) fn free_unused(&mut self) {
         self.blocks.shrink();
-        self.keep(self.used);
+        self.free_end(self.used);
     }
 
     /// Bytes freed when slot `at` is removed.

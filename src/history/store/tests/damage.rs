@@ -193,11 +193,11 @@ fn nothing_is_written_to_another_folder_in_its_place() {
     refused(store.expire(NOON + 100 * HOUR));
     refused(store.publish_due(NOON + HOUR, &mut |_| Ok(())).map(drop));
     // Asked before each record of the log of seconds.
-    refused(store.has_room());
+    refused(store.check_room());
     assert_eq!(listing(&here), files);
     drop(other);
     fs::remove_dir_all(&here).unwrap();
-    store.has_room().unwrap_err();
+    store.check_room().unwrap_err();
     fs::rename(&away, &here).unwrap();
     flush(&mut store, NOON + MINUTE).unwrap();
     check(&store, &counted, Resolution::Minute);
