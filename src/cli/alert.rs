@@ -242,11 +242,11 @@ fn budget_line(slo: &Json) -> String {
 fn listed(alerts: &Json, slos: &Json, silences: &Json) -> String {
     let text = |of: &Json, name: &str| visible(of[name].as_str().unwrap_or_default()).into_owned();
     let mut rows = vec![
-        ["STATE", "SINCE", "UNTIL", "ALERT", "SEVERITY", "ROW", "VALUE", ""].map(str::to_owned),
+        ["STATE", "SINCE", "UNTIL", "ALERT", "SEVERITY", "ROW", "LAST VALUE", "CONDITION", ""]
+            .map(str::to_owned),
     ];
     for alert in list(alerts, "rows") {
         let silenced = alert["silenced_by"].as_u64();
-        let was = if alert["state"] == "resolved" { "was " } else { "" };
         rows.push([
             text(alert, "state"),
             moment(alert["since"].as_u64().unwrap_or_default()),
@@ -254,13 +254,14 @@ fn listed(alerts: &Json, slos: &Json, silences: &Json) -> String {
             text(alert, "alert"),
             text(alert, "severity"),
             row_keys(alert),
-            format!("{} ({was}{})", text(alert, "value_text"), text(alert, "threshold")),
+            text(alert, "value_text"),
+            text(alert, "condition"),
             silenced.map_or_else(|| text(alert, "reason"), |id| format!("silenced by {id}")),
         ]);
     }
     let mut lines = match rows.len() {
         1 => vec!["No alert is firing.".to_owned()],
-        _ => aligned(&rows, 8),
+        _ => aligned(&rows, 9),
     };
     if let Some(more) = alerts["more"].as_u64().filter(|more| *more > 0) {
         lines.push(format!("and {more} further rows that share one alert"));
@@ -313,10 +314,10 @@ mod tests {
         let alerts = json!({
             "rows": [{
                 "alert": "slow", "report": "r", "key": {"script_name": "/a\u{1b}"}, "state": "firing", "since": 0,
-                "reason": "", "value_text": "912.3 ms", "threshold": "> 800 ms", "severity": "page", "silenced_by": 3,
+                "reason": "", "value_text": "912.3 ms", "condition": "p95 > 800 ms", "severity": "page", "silenced_by": 3,
             }, {
                 "alert": "over", "state": "resolved", "since": 60, "ended": 120,
-                "value_text": "371 ms", "threshold": "> 700 ms", "key": {"hostname": ""},
+                "value_text": "371 ms", "condition": "p95 > 700 ms", "key": {"hostname": ""},
             }],
             "more": 2,
             "rules": [{"text": "slow: words", "rows": 7}],
@@ -333,11 +334,11 @@ mod tests {
         for part in [
             "firing",
             "/a",
-            "912.3 ms (> 800 ms)",
+            "912.3 ms    p95 > 800 ms",
             "silenced by 3",
             "resolved  1970-01-01 00:01:00Z  1970-01-01 00:02:00Z  over",
             "hostname=(empty)",
-            "371 ms (was > 700 ms)",
+            "371 ms      p95 > 700 ms",
             "2 further rows",
             "slow: words; 7 rows",
             "objective: shop: \u{2212}50 % of the error budget left; burn rate 20.0 over 5m, 1.50 over 1h, 0.250 over 6h, unknown over 3d",

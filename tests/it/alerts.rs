@@ -119,7 +119,7 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
         assert_eq!(sql, json!([["busy", "/busy.php", "firing", 1]]));
     }
     let html = here.site.get("/alerts").body;
-    assert_has!(html => "/busy.php", "firing", "Condition</th><th class=\"key\" scope=\"col\">Remarks</th>", ">&gt; 5<");
+    assert_has!(html => "/busy.php", "firing", "Condition</th><th class=\"key\" scope=\"col\">Remarks</th>", ">req_count &gt; 5<");
     await_condition("its chart is of the last hour, whatever time is selected", || {
         let page = here.site.get("/alerts?from=-2h&to=-1h").body;
         let charts = page.split("id=\"alert-charts\"").nth(1).unwrap();
@@ -138,7 +138,7 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
     assert_eq!(states(&again.site), ["firing"], "as it was");
     let over = |states: &Vec<String>| *states == ["resolved"];
     await_until("its end", || states(&again.site), over);
-    assert_has!(again.site.get("/alerts").body => ">was &gt; 5<");
+    assert_has!(again.site.get("/alerts").body => ">req_count &gt; 5<");
     let told = await_until("its end is told", || hook.alerts(), |it| it.len() > 1);
     let [fired, ended] = &told[..] else { panic!("{told:?}") };
     assert_eq!((fired[0].as_str(), ended[0].as_str()), ("firing", "resolved"));
@@ -310,7 +310,7 @@ fn alertmanager_shows_what_fires_and_that_it_is_over() {
     assert_eq!(found[0]["status"]["state"], "active");
     let summary = found[0]["annotations"]["summary"].as_str().unwrap();
     assert!(
-        summary.starts_with("script_name /busy.php: req_count > 5 over 2s, it is "),
+        summary.starts_with("script_name /busy.php: req_count > 5 over 2s; last value "),
         "{summary}"
     );
     await_condition("it is over", || match active(&url) {

@@ -81,7 +81,16 @@ impl Rule {
         }
     }
 
-    /// Returns the threshold as text.
+    /// Returns the condition as text: `p95 > 800 ms`.
+    pub(crate) fn condition_text(&self) -> String {
+        match &self.condition {
+            Condition::Holds(when) => when.to_string(),
+            Condition::Absent => self.threshold(),
+            Condition::Burns(_) => format!("burn rate {}", self.threshold()),
+        }
+    }
+
+    /// Returns the right side of the condition as text.
     pub(crate) fn threshold(&self) -> String {
         match &self.condition {
             Condition::Holds(when) => when.threshold(),
@@ -107,7 +116,7 @@ impl Rule {
         match (&self.condition, value) {
             (Condition::Absent, _) => format!("{row}: nothing arrived for {window}"),
             (Condition::Holds(when), Some(value)) if key.is_some() => {
-                format!("{row}: {when} over {window}, it is {}", when.text(value))
+                format!("{row}: {when} over {window}; last value {}", when.text(value))
             }
             (Condition::Holds(when), _) => format!("{row}: {when} over {window}"),
             (Condition::Burns(objective), value) => {

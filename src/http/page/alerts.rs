@@ -32,7 +32,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.form()?.finish()?;
     let alerts = &view.app.settings.alerts;
     let now = alerts.view();
-    let mut heads = Head::list(&["State", "Since", "Alert", "Severity", "Row"], &["Value"]);
+    let mut heads = Head::list(&["State", "Since", "Alert", "Severity", "Row"], &["Last value"]);
     heads[1] = Head::text("Since").hint("When the condition began to hold");
     heads.extend([Head::text("Condition"), Head::text("Remarks")]);
     let rows = now.alerts.iter().map(|it| row(view, it));
@@ -162,7 +162,7 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
             @for (_, text) in alert.key_texts() { span.pair { (Name(text)) } " " }
         } }
         td { (alert.value_text().unwrap_or_default()) }
-        td.key { @if episode.phase == Phase::Resolved { "was " } (visible(&alert.rule.threshold())) }
+        td.key { (visible(&alert.rule.condition_text())) }
         td.key.text {
             @if let Some(id) = alert.silenced_by { "silenced by " (id) }
             @if episode.ended > 0 { " resolved at " (view.time.moment(episode.ended)) " " (episode.reason) }

@@ -101,6 +101,7 @@ pub(crate) fn alert(alert: &Alert) -> Json {
         "reason": episode.reason,
         "value": episode.value,
         "value_text": alert.value_text(),
+        "condition": alert.rule.condition_text(),
         "threshold": alert.rule.threshold(),
         "severity": alert.rule.entry.severity,
         "labels": alert.labels,
