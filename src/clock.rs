@@ -6,9 +6,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use chrono::{DateTime, SecondsFormat};
+
+use crate::config::units::exact_duration;
 
 /// Where a stage gets the time from.
 pub trait Clock: Send + Sync + std::fmt::Debug {
@@ -36,6 +38,26 @@ pub trait Clock: Send + Sync + std::fmt::Debug {
 pub(crate) fn rfc3339(unix_secs: u64) -> String {
     let moment = DateTime::from_timestamp(unix_secs.cast_signed(), 0).unwrap_or_default();
     moment.to_rfc3339_opts(SecondsFormat::Secs, true)
+}
+
+/// How far the wall clock may be behind what is stored without a warning, seconds: it is corrected
+/// by a little now and then.
+const BEHIND_MAX: u64 = 60;
+
+/// Tells by how much the wall clock is behind what was stored, the latest of it at this unix
+/// second.
+pub(crate) fn why_behind(clock: &dyn Clock, stored_until: u64) -> Option<String> {
+    // 0: nothing was stored.
+    let now = if stored_until == 0 { 0 } else { clock.unix_ms() / 1000 };
+    let behind = stored_until.saturating_sub(now);
+    (behind > BEHIND_MAX).then(|| {
+        format!(
+            "the wall clock is {} behind what was stored last: it was ahead then, or is wrong now; until it reaches {}, spans that \
+             end now lack what was stored under later times, and raw requests show the latest second that it had",
+            exact_duration(Duration::from_secs(behind)),
+            rfc3339(stored_until),
+        )
+    })
 }
 
 /// A wall clock that jumps by this much was set: NTP lets one that is off by less run faster or

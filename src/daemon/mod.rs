@@ -20,6 +20,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Mutex, RwLock};
+use tracing::warn;
 
 pub use self::error::{Misconfigured, StartError};
 use self::frontends::{Frontends, Served};
@@ -31,7 +32,7 @@ use self::threads::Worker;
 use crate::access::tls::Certificates;
 use crate::access::{UserStore, Users};
 use crate::alert::{Alerts, Rules};
-use crate::clock::Clock;
+use crate::clock::{Clock, why_behind};
 use crate::config::Config;
 use crate::daemon::socket_activation::ActivatedSockets;
 use crate::input::record::Hasher;
@@ -170,7 +171,10 @@ impl Daemon {
         // After that: positions of followed files in history take precedence over the snapshot.
         let mut history = OpenHistory::open(config, &clock, &counters.squids)?;
         let of_snapshot = previous.as_ref().map_or(0, |it| it.contents.unix_ms / 1000);
-        startup::log_clock_behind(&*clock, of_snapshot.max(history.written()));
+        let stored_until = of_snapshot.max(history.written());
+        if let Some(why) = why_behind(&*clock, stored_until) {
+            warn!("Stored times are ahead: {why}.");
+        }
         if config.history.dir.is_none() {
             counters.squids.iter().for_each(|it| it.begin(None));
         }
@@ -215,6 +219,7 @@ impl Daemon {
             rewrites: config.rewrites.clone(),
             rule_counters: Arc::clone(&rule_counters),
             snapshots: snapshots.clone(),
+            stored_until,
             nothing_kept: no_room.or_else(|| startup::nothing_kept(config)),
             ..Status::bare(counters.clone(), receivers.ring)
         });

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tracing::{debug, error, info, warn};
 
@@ -20,7 +20,6 @@ use crate::alert::Alerts;
 use crate::alert::intake::Intake;
 use crate::clock::{Clock, ContinuedClock, rfc3339};
 use crate::config::data_folder::is_temporary;
-use crate::config::units::exact_duration;
 use crate::config::{Config, PoolConfig};
 use crate::daemon::memory_plan::MemoryPlan;
 use crate::delta::{Reader, RowReader, Second};
@@ -367,23 +366,6 @@ pub(super) fn open_annotations(
         error!(%error, "Annotations are kept in memory only.");
         Annotations::default()
     }))
-}
-
-/// How far the wall clock may be behind what is stored without a warning, seconds: it is corrected
-/// by a little now and then.
-const BEHIND_MAX: u64 = 60;
-
-/// Warns of a wall clock that is behind what was stored, the latest of it at this unix second.
-pub(super) fn log_clock_behind(clock: &dyn Clock, stored: u64) {
-    let behind = stored.saturating_sub(clock.unix_ms() / 1000);
-    if behind > BEHIND_MAX {
-        let behind = exact_duration(Duration::from_secs(behind));
-        warn!(
-            stored = rfc3339(stored),
-            "The wall clock is {behind} behind what was stored last: it was ahead then, or is wrong now. What was stored under later \
-             times is not in spans that end now, until the clock reaches them; until then raw requests show the latest second that it had."
-        );
-    }
 }
 
 /// Logs what was restored after an unclean end, and what is missing still.

@@ -60,6 +60,8 @@ pub struct Status {
     pub rule_counters: Arc<RuleCounters>,
     /// The state of snapshots; `None` without `state.dir`.
     pub snapshots: Option<Arc<Snapshots>>,
+    /// The latest time of what was stored before this start, unix seconds.
+    pub stored_until: u64,
     /// Why nothing is kept although that was wanted.
     pub nothing_kept: Option<String>,
     /// Samples of PHP's functions; `None` without a `[[stat]]`.
@@ -92,6 +94,7 @@ impl Status {
             rewrites: Vec::new(),
             rule_counters: Arc::new(RuleCounters::new(0)),
             snapshots: None,
+            stored_until: 0,
             nothing_kept: None,
             profile: None,
             history: None,

@@ -20,7 +20,7 @@ pub(in crate::http) async fn healthy(_: NoParams) -> Answer {
 /// `GET /readyz`. Needs no permit, since a busy daemon is ready. So is one that receives but cannot
 /// keep history, as its detail says.
 pub(in crate::http) async fn ready(State(app): State<Arc<App>>, _: NoParams) -> Answer {
-    let found = app.query_with(None, |source| Ok((source.unready(), source.out_of_order())));
+    let found = app.query_with(None, |source| Ok((source.unready(), source.warnings())));
     let (reasons, detail) = found.await?;
     let (reasons, detail) = (reasons.join("; "), detail.join("; "));
     match reasons.is_empty() {

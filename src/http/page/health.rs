@@ -127,7 +127,7 @@ impl<'a> Look<'a> {
 
     fn problems(&self) -> Vec<String> {
         let mut problems = self.view.source.unready();
-        problems.extend(self.view.source.out_of_order());
+        problems.extend(self.view.source.warnings());
         problems.extend(profile::unconnected(&self.status, false));
         problems.extend(inside::stuck());
         problems
@@ -242,9 +242,12 @@ impl<'a> Look<'a> {
             let of = self.status.get(name)?;
             let free = sum(of.get("disk_free_bytes")?);
             let [needed, failing] = [needed, "failing"].map(|name| of.get(name).map_or(0.0, sum));
-            let is_full = failing > 0.0 && (free < needed || free == 0.0);
+            // What a snapshot needs is an estimate.
+            let is_known = failing > 0.0 || name == "history";
+            let is_full = is_known && (free < needed || free == 0.0);
             is_full.then(|| {
                 let needed = match name {
+                    _ if needed == 0.0 => return format!("The disk for {whose} is full"),
                     // As the setting has it.
                     "history" => exact_bytes(needed as u64),
                     _ => Show::Bytes.text(needed),

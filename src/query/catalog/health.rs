@@ -2,6 +2,7 @@
 
 use super::Catalog;
 use crate::clickhouse::ShipStatus;
+use crate::clock::why_behind;
 use crate::history::History;
 use crate::input::squid::Source;
 use crate::value::text::{count, counted, roughly};
@@ -25,13 +26,13 @@ impl Catalog {
             format!("{lost} packets or requests lost in the last {within}")
         });
         let mut troubles = self.unready();
-        troubles.extend(self.out_of_order());
+        troubles.extend(self.warnings());
         troubles.extend(lost);
         troubles
     }
 
-    /// Parts that do not work although the daemon is ready, each with its reason.
-    pub fn out_of_order(&self) -> Vec<String> {
+    /// What does not work although the daemon is ready, each with its reason.
+    pub fn warnings(&self) -> Vec<String> {
         let history = self.status.history.as_ref();
         let lacking = history.and_then(History::why_lacking);
         let failing = self.status.shipping.as_deref().and_then(ShipStatus::why_failing);
@@ -42,6 +43,7 @@ impl Catalog {
             .chain(self.why_lacking())
             .chain(failing)
             .chain(pushing.map(|why| format!("not everything is pushed over OTLP: {why}")))
+            .chain(why_behind(&*self.clock, self.status.stored_until))
             .collect()
     }
 
