@@ -10,7 +10,7 @@
 //! | a host that is slower than the others | hosts by p95; the time is outside of timers |
 //! | a host that fails for a while | errors by host; half of them wait for a service |
 //! | an outage of the payment service | errors by script; the timers wait for one service |
-//! | releases, host by host, one of which makes a script slow | `/releases`; marks in the charts; timers by the tag `release` |
+//! | a release, host by host, that makes a script slow | `/releases`; marks in the charts; timers by the tag `release` |
 //!
 //! Packets go over UDP to the daemon's own socket, so that the demo takes the real path. [`run`] is
 //! the loop of one thread and holds one request at a time. Packets sent while nobody listens (the
@@ -255,7 +255,10 @@ const OUTAGE: Phase = (360, 50..90);
 type Silent = (&'static str, &'static str, Duration);
 const PAYMENT: Silent = ("payments.example", "POST", Duration::from_secs(3));
 const SIGN_IN: Silent = ("auth.internal", "GET", Duration::from_secs(5));
-/// The release that queries the database for each row of a page.
+/// The release that runs at first.
+const FIRST_RELEASE: &str = "2024.48.3";
+/// The release that queries the database for each row of a page. It stays, so that the newest
+/// verdict is about it.
 const CARELESS_RELEASE: &str = "2024.49.0";
 const CARELESS_SCRIPT: &str = "/catalog/product.php";
 const CARELESS_TIMES: u32 = 10;
@@ -264,25 +267,15 @@ fn in_phase(at: Duration, (period, seconds): Phase) -> bool {
     seconds.contains(&(at.as_secs() % period))
 }
 
-/// Number of releases that the host at this place has had at `at`: there is a new one every six
-/// minutes, the first after two, and each host gets it a tenth of a second after the one before, so
-/// that a verdict is about the same hosts on both sides. Nothing else happens in the seconds
-/// before.
-fn rollouts(at: Duration, place: u64) -> u64 {
-    (at.as_millis() as u64 + 240_000).saturating_sub(100 * place) / 360_000
-}
+/// When the first host gets it. Nothing else happens in the seconds before.
+const ROLLOUT: Duration = Duration::from_secs(120);
 
-/// The name of a release.
-fn release(number: u64) -> &'static str {
-    const RELEASES: [&str; 4] = ["2024.48.3", CARELESS_RELEASE, "2024.49.1", "2024.50.0"];
-    RELEASES[number as usize % RELEASES.len()]
-}
-
-/// The release that `host` runs at `at`.
+/// The release that `host` runs at `at`: each host gets the new one a tenth of a second after the
+/// one before, so that a verdict is about the same hosts on both sides.
 fn release_of(host: &str, at: Duration) -> &'static str {
-    let mut hosts = CAST.hosts.iter();
-    let place = hosts.position(|known| known == host).unwrap_or(0);
-    release(rollouts(at, place as u64))
+    let place = CAST.hosts.iter().position(|known| known == host).unwrap_or(0);
+    let is_first = at < ROLLOUT + Duration::from_millis(100) * place as u32;
+    if is_first { FIRST_RELEASE } else { CARELESS_RELEASE }
 }
 
 fn draw_status(rng: &mut StdRng, script: &Script) -> u32 {

@@ -114,12 +114,17 @@ fn a_slow_host_a_careless_release_and_an_outage_can_be_found() {
         let reviews = minutes.iter().filter(|it| it.1.script_name() == CARELESS_SCRIPT.as_bytes());
         mean_ms(reviews.filter(move |it| word(&it.1, release)))
     };
-    let (before, after) = (of_release("2024.48.3"), of_release(CARELESS_RELEASE));
+    let (before, after) = (of_release(FIRST_RELEASE), of_release(CARELESS_RELEASE));
     assert!(after > 1.5 * before, "{before} {after}");
     // There is time for as many windows as a verdict takes, and for itself, within three minutes.
     let rollout = minutes.iter().find(|it| word(&it.1, CARELESS_RELEASE));
     let rollout = rollout.unwrap().0;
     assert!((16 * RELEASE_AFTER..Duration::from_secs(180) - RELEASE_AFTER).contains(&rollout));
+
+    // It stays, and with it the verdict at the top of the overview.
+    let hour = play(1.0, 4_000);
+    let later = hour.iter().filter(|(at, _)| *at > Duration::from_secs(180));
+    assert!(later.into_iter().all(|it| word(&it.1, CARELESS_RELEASE)));
 
     let unpaid = minutes.iter().filter(|it| it.1.status() == 502);
     let unpaid: Vec<_> = unpaid.collect();
