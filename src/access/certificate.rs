@@ -9,7 +9,7 @@ use std::time::UNIX_EPOCH;
 
 use chrono::{DateTime, NaiveDateTime};
 
-use crate::value::text::counted;
+use crate::value::text::roughly;
 
 /// DER tags.
 const SEQUENCE: u8 = 0x30;
@@ -20,29 +20,26 @@ const BOOLEAN: u8 = 0x01;
 /// The id of the extension basicConstraints, 2.5.29.19, as an element.
 const BASIC_CONSTRAINTS: [u8; 5] = [0x06, 0x03, 0x55, 0x1d, 0x13];
 
-/// A certificate with fewer days left should be renewed.
-pub const DAYS_LEFT: u64 = 14;
+/// A certificate with fewer seconds left should be renewed.
+const RENEWAL_SECS: u64 = 14 * 86_400;
 
 /// What is to be said of a certificate that is marked as that of an authority.
 pub const AUTHORITY: &str = "is marked as that of an authority (basicConstraints CA:TRUE): some clients refuse it as that of \
     a server, pinbad's commands unless --ca-file names this very certificate";
 
-/// Returns a warning about a certificate that is valid between these unix seconds, if one is due.
-pub(super) fn validity_remark(validity: &RangeInclusive<u64>) -> Option<String> {
+/// Says what is wrong, or soon will be, with a certificate that is valid between these unix
+/// seconds.
+pub(crate) fn validity_remark(validity: &RangeInclusive<u64>) -> Option<String> {
     let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
     let [begin, end] = [validity.start(), validity.end()].map(|secs| moment(*secs));
     if now < *validity.start() {
-        return Some(format!(
-            "This certificate is not valid before {begin}: clients refuse it until then."
-        ));
+        return Some(format!("is not valid before {begin}: clients refuse it until then"));
     }
     match validity.end().saturating_sub(now) {
-        0 => Some(format!("This certificate has expired on {end}: clients refuse it.")),
-        left if left < DAYS_LEFT * 86_400 => {
-            let days = counted(left / 86_400, "day");
-            Some(format!(
-                "This certificate expires soon, in {days}, on {end}: renew it; SIGHUP reads it again."
-            ))
+        0 => Some(format!("has expired on {end}: clients refuse it")),
+        left if left < RENEWAL_SECS => {
+            let left = roughly(left as f64);
+            Some(format!("expires soon, in {left}, on {end}: renew it; SIGHUP reads it again"))
         }
         _ => None,
     }

@@ -159,7 +159,7 @@ pub(crate) fn acceptor(files: &TlsFiles) -> Result<Acceptor, TlsError> {
         warn!(file = %files.cert.display(), "This certificate {}.", certificate::AUTHORITY);
     }
     if let Some(remark) = validity.as_ref().and_then(certificate::validity_remark) {
-        warn!(file = %files.cert.display(), "{remark}");
+        warn!(file = %files.cert.display(), "This certificate {remark}.");
     }
     let key = read(&files.key, true).map_err(bad_key)?;
     let key = private_key(&key).map_err(bad_key)?;

@@ -11,7 +11,6 @@ use std::fmt;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
-use std::ops::RangeInclusive;
 use std::time::UNIX_EPOCH;
 
 use clap::Args as FlagGroup;
@@ -19,7 +18,7 @@ use clap::Args as FlagGroup;
 use super::client::{AccessFlags, Client, ClientError};
 use super::format::visible;
 use super::{Failure, check, print};
-use crate::access::certificate::{AUTHORITY, DAYS_LEFT, moment};
+use crate::access::certificate::{AUTHORITY, moment, validity_remark};
 use crate::access::tls;
 use crate::config::units::rounded_bytes;
 use crate::config::{Config, ConfigFlags, TlsFiles};
@@ -392,35 +391,25 @@ fn configured(config: &Config) -> Vec<Finding> {
 /// Says how long a certificate remains valid, and whether it is marked as an authority's.
 fn certificate(files: &TlsFiles) -> Option<Finding> {
     let acceptor = tls::acceptor(files).ok()?;
-    let mut finding = valid(files, acceptor.validity);
+    let (shown, validity) = (files.cert.display(), acceptor.validity);
+    let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
+    let mut finding = match (validity.as_ref().and_then(validity_remark), &validity) {
+        (Some(remark), Some(validity)) if !validity.contains(&now) => {
+            let change = "use another certificate, or check the clock of this machine";
+            Finding::wrong(TLS, format!("{shown} {remark}"), change)
+        }
+        (Some(remark), _) => Finding::better(TLS, format!("{shown} {remark}"), ""),
+        (None, validity) => {
+            let until = validity.as_ref().map(|it| format!(" until {}", moment(*it.end())));
+            let until = until.unwrap_or_default();
+            Finding::right(TLS, format!("{shown} can be used with the key{until}"))
+        }
+    };
     if acceptor.is_authority && finding.verdict != Verdict::Wrong {
         finding.verdict = Verdict::Better;
         finding.found += &format!("; it {AUTHORITY}");
     }
     Some(finding)
-}
-
-fn valid(files: &TlsFiles, validity: Option<RangeInclusive<u64>>) -> Finding {
-    let shown = files.cert.display();
-    let found = format!("{shown} can be used with the key");
-    let Some(validity) = validity else { return Finding::right(TLS, found) };
-    let (begin, expires) = validity.into_inner();
-    let now = UNIX_EPOCH.elapsed().unwrap_or_default().as_secs();
-    if now < begin {
-        let begin = moment(begin);
-        let found = format!("{shown} is not valid before {begin}: clients refuse it until then");
-        let change = "check the clock of this machine, or use another certificate";
-        return Finding::wrong(TLS, found, change);
-    }
-    let days = expires.saturating_sub(now) / 86_400;
-    let change = "renew it; SIGHUP reads the files again";
-    match now < expires {
-        true => {
-            Finding::right(TLS, format!("{found}, for {}", counted(days as usize, "day", "days")))
-                .unless(days >= DAYS_LEFT, change)
-        }
-        false => Finding::wrong(TLS, format!("{shown} has expired: clients refuse it"), change),
-    }
 }
 
 #[cfg(test)]

@@ -171,6 +171,6 @@ fn the_validity_of_a_certificate_is_told() {
         assert_has!(remark.unwrap_or_default() => said);
     }
     let now = UNIX_EPOCH.elapsed().unwrap().as_secs();
-    assert_has!(validity_remark(&(0..=now + 3 * 86_400 - 60)).unwrap() => "expires soon, in 2 days, on 2");
+    assert_has!(validity_remark(&(0..=now + 3 * 86_400 - 60)).unwrap() => "expires soon, in 3 d, on 2");
     assert_eq!(validity_remark(&(0..=now + 15 * 86_400)), None);
 }
