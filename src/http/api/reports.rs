@@ -220,7 +220,7 @@ struct Query {
     offset: usize,
     columns: Option<Vec<String>>,
     /// Additional percentiles, and the columns of the native form; and whether `percentiles` asks
-    /// for them, not `columns` alone.
+    /// for them, not `columns` or `sort` alone.
     percentiles: Option<(Vec<f64>, bool)>,
     format: Format,
     span: Span,
@@ -234,15 +234,18 @@ impl Query {
         let limit = params.count("limit", LIMIT_DEFAULT)?;
         let offset = params.count("offset", 0)?;
         let columns = list_of_columns(&mut params, "columns")?;
-        // `columns=script_name,p95,error_count` needs no `percentiles` beside it.
-        let names = || columns.iter().flatten();
-        let named: Vec<f64> = names().filter_map(|name| percentile_of_name(name)).collect();
+        // `columns=script_name,p95,error_count` needs no `percentiles` beside it, nor does `sort=-p95`.
+        let sort: Vec<Sort> = sort.iter().map(|text| Sort::parse(text)).collect();
+        let names = || columns.iter().flatten().chain(sort.iter().map(|by| &by.column));
+        let mut named: Vec<f64> = names().filter_map(|name| percentile_of_name(name)).collect();
+        named.sort_by(f64::total_cmp);
+        named.dedup();
         let has_errors = names().any(|name| name == Measure::Errors.stored());
         let named = (has_errors || !named.is_empty()).then_some((named, false));
         let ranks = params.text("percentiles").map(|text| percentiles(&text)).transpose();
         let ranks = ranks.map_err(|why| Problem::parameter("percentiles", why))?;
         Ok(Self {
-            sort: sort.iter().map(|text| Sort::parse(text)).collect(),
+            sort,
             limit,
             offset,
             percentiles: ranks.map(|ranks| (ranks, true)).or(named),
@@ -255,10 +258,21 @@ impl Query {
 
     /// The columns in which to read the report. Tables of other kinds have only their own, some of
     /// which are called like a percentile.
-    fn report_columns(&self, source: &Catalog, name: &str) -> Result<Columns, Problem> {
+    fn report_columns(&mut self, source: &Catalog, name: &str) -> Result<Columns, Problem> {
         let Some((ranks, is_asked)) = &self.percentiles else {
             return Ok(Columns::Own);
         };
+        if self.columns.is_none()
+            && !is_asked
+            && let Ok(report) = source.listed(name)
+        {
+            // `sort` alone adds no columns.
+            let own: Vec<String> = report.columns.into_iter().map(|it| it.name).collect();
+            if self.sort.iter().all(|by| own.contains(&by.column)) {
+                return Ok(Columns::Own);
+            }
+            self.columns = Some(own);
+        }
         if source.columns_with(name, ranks).is_some() || source.listed(name).is_err() {
             return Ok(Columns::Extended(ranks.clone()));
         }
@@ -333,7 +347,7 @@ fn column(all: &[Column], parameter: &str, name: &str) -> Result<usize, Problem>
     names().position(|other| other == name).ok_or_else(|| {
         let question = suggest::question(name, names());
         let percentile = match (percentile_of_name(name), parameter) {
-            (Some(_), "sort") => "; a percentile that the report does not keep has to be in columns or percentiles too, as percentiles=95".to_owned(),
+            (Some(_), "sort") => "; it has to be in percentiles too".to_owned(),
             _ => percentile_hint(name),
         };
         let why = format!("there is no column {name:?}{question}{percentile}");

@@ -158,6 +158,24 @@ fn keys_filter_rows() {
 }
 
 #[test]
+fn rows_are_sorted_by_columns_that_are_not_shown() {
+    let server = Server::of(6);
+    let path = "/api/v1/reports/report_by_script_name?limit=3";
+    let usual = server.get(path).json();
+    let columns = |reply: &Json| reply["rows"][0].as_object().unwrap().len();
+    for by in ["-error_count", "-p95", "p99_9,-p95"] {
+        let sorted = server.get(&format!("{path}&sort={by}")).json();
+        assert_eq!(columns(&sorted), columns(&usual), "{sorted}");
+        let shown = server.get(&format!("{path}&sort={by}&columns=script_name,p95")).json();
+        let names = |reply: &Json| {
+            let rows = reply["rows"].as_array().unwrap().clone();
+            rows.iter().map(|row| row["script_name"].clone()).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&shown), names(&sorted), "{by}");
+    }
+}
+
+#[test]
 fn a_column_may_be_called_like_a_percentile() {
     let server = Server::start();
     server.post("/api/v1/reports", r#"{"name": "hvs", "comment": "hv.report1"}"#);
@@ -234,7 +252,7 @@ fn bad_parameters_say_what_is_accepted() {
         "req_count=1" => &["req_count: is not a key column", "script_name, status"];
         "sort=nothing" =>
             &["sort: there is no column \"nothing\"", "script_name, status, tag_limit, req_count", "p99_9"];
-        "sort=-p42" => &["sort: there is no column \"p42\"", "has to be in columns or percentiles too"];
+        "sort=-p42&percentiles=95" => &["sort: there is no column \"p42\"", "has to be in percentiles too"];
         "sort=-" => &["sort:", "names with commas"];
         "sort=" => &["sort:"];
         "sort=req_count,-req_count" => &["sort: column \"req_count\" is given more than once"];
