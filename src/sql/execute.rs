@@ -274,6 +274,10 @@ impl Engine {
                 error
                     .message
                     .push_str("; its past is not kept, see history.dir and history.reports");
+            } else if self.database(database).is_err() {
+                let all: Vec<&str> = tables::database_names(&self.0.catalog).collect();
+                let hint = format!("; there are the databases {}", all.join(", "));
+                error.message.push_str(&hint);
             } else {
                 let names = names(database);
                 let question = suggest::question(table, names.iter().map(String::as_str));

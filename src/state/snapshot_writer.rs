@@ -403,7 +403,7 @@ impl SnapshotWriter {
                 let why = folder::advised(format_args!("{}: {error}", dir.display()), &advice);
                 status.error = Some(why.clone());
                 drop(status);
-                error!(error = why, "Cannot write a snapshot: the one before it stays.");
+                error!(error = why, "Cannot write a snapshot; any older one stays.");
                 Err(error)
             }
         }

@@ -274,6 +274,7 @@ mod of_the_past {
         for (query, meant) in cases![
             "SELECT req_cuont FROM report_by_script_name" => "did you mean \"req_count\"?";
             "SELECT * FROM report_by_script_nam" => "did you mean \"report_by_script_name\"?";
+            "SELECT * FROM nodb.request" => "doesn't exist; there are the databases ";
             "SELECT COUTN(req_time) FROM request" => "FUNCTION pinba.coutn does not exist; did you mean \"count\"?";
             "SELECT COUTN(*) FROM request" => "only COUNT takes * as its argument";
             "SELECT p95 FROM request" => "Unknown column 'p95'; reports of database pinba have it";
@@ -346,7 +347,7 @@ fn a_page_that_is_not_there_leads_to_pages() {
     };
     let page = browser("/requets");
     assert!(page.ends_with("404"), "{page}");
-    assert_has!(page => "did you mean &quot;/requests&quot;?");
+    assert_has!(page => "<a href=\"/requests\">Did you mean /requests?</a>");
     assert!(page.contains("<a href=\"/reports\">Reports</a>"), "{page}");
     let page = browser("/reports/report_by_scirpt_name");
     assert_has!(page => "did you mean &quot;report_by_script_name&quot;?");

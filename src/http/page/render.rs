@@ -85,7 +85,7 @@ impl View<'_> {
         let problems = super::formatting::visible(&problems.join("; "));
         let main = &html! {
             div #troubles data-live { @if !problems.is_empty() { p.problem { "Trouble with pinbad: " (problems) ". " a href="/daemon" { "How the daemon is doing" } } } }
-            @if let Some(lost) = self.source.refilled().filter(|_| self.time.spans.is_none()) { p.note { "pinbad did not shut down cleanly before its start at " (self.time.moment(lost.end)) ". From " (self.time.moment(lost.start)) " until then reports hold what history kept of them, by the minute; the rest is lost. Raw requests from before are those of the last snapshot, if there was one. Live charts start over." } }
+            @if let Some(lost) = self.source.refilled().filter(|_| self.time.spans.is_none()) { p.note { "Before its start pinbad could not save what it had in memory. From " (self.time.moment(lost.start)) " to " (self.time.moment(lost.end)) " reports hold what history kept of them, by the minute; the rest is lost. Raw requests from before are those of the last snapshot, if there was one. Live charts start over." } }
             @if is_here { (self.time.only_here()) } (main)
         };
         let past = self.time.refresh().filter(|_| has_past);
@@ -241,9 +241,11 @@ pub(in crate::http) fn is_wanted(headers: &HeaderMap) -> bool {
 
 /// The answer to a browser at a URL without a page.
 pub(in crate::http) fn not_found(app: &App, path: &str, headers: &HeaderMap) -> Response<Body> {
-    let question = suggest::question(path, frame::SECTIONS.map(|(path, _)| path));
-    let detail = format!("There is no page at {path:?}{question}");
-    error_page(app, StatusCode::NOT_FOUND, &detail, None, &html! {}, headers)
+    let meant = suggest::meant(path, frame::SECTIONS.map(|(path, _)| path));
+    let question = meant.map(|path| format!("Did you mean {path}?"));
+    let other = meant.zip(question.as_deref()).map(|(path, question)| (path.to_owned(), question));
+    let detail = format!("There is no page at {path:?}");
+    error_page(app, StatusCode::NOT_FOUND, &detail, other, &html! {}, headers)
 }
 
 fn error_page(

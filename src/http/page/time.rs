@@ -345,7 +345,7 @@ impl Time {
                     @for (text, other) in COMPARED {
                         a href=(address(from, self.get("to"), other)) aria-current=[current(compared == other)] { (text) }
                     }
-                } @else if compare.is_some() {
+                } @else if compare.is_some() && !can_compare(path) {
                     small { "not compared on this page" }
                 }
                 span #zone data-zones { "Times in " b { (self.zone()) } }
@@ -516,6 +516,10 @@ mod tests {
         assert_has!(control => "not compared on this page");
         assert_has!(control => "<input type=\"hidden\" name=\"compare\" value=\"-1d\">");
         assert_has!(control => "from=-1h&amp;compare=-1d\">1 h</a>");
+        // One that could, without a span: its error says why.
+        let params = Params::of_form(Some("compare=-1d")).unwrap();
+        let control = Time::unread(&params).control("/", &params).into_string();
+        assert_lacks!(control => "not compared on this page");
     }
 
     #[test]

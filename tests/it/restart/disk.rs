@@ -49,7 +49,7 @@ fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
         let log = program.log();
         assert!(
             log.iter().any(|line| line["level"] == "ERROR"
-                && line["message"] == "Cannot write a snapshot: the one before it stays."),
+                && line["message"] == "Cannot write a snapshot; any older one stays."),
             "{log:?}"
         );
         assert_eq!(std::fs::read(place.path().join("snapshot")).unwrap(), kept);
@@ -129,8 +129,8 @@ fn when_there_is_room_again_it_keeps_again() {
     assert_eq!(program.site.post("/api/v1/reports", &report("kept")).status, 201);
     let errors = program.log();
     let errors = errors.iter().filter(|line| line["level"] == "ERROR");
-    let all = errors
-        .filter(|line| line["message"] == "Cannot write a snapshot: the one before it stays.");
+    let all =
+        errors.filter(|line| line["message"] == "Cannot write a snapshot; any older one stays.");
     assert!(all.count() >= 3);
     // The last one that was written is whole: it comes back even after a kill.
     program.signal("KILL");
