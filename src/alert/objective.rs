@@ -79,6 +79,11 @@ pub struct Count {
 }
 
 impl Count {
+    /// Returns whether at least half of a window of `secs` seconds was counted.
+    pub(super) fn is_covered(&self, secs: u64) -> bool {
+        self.covered_secs * 2 >= secs
+    }
+
     /// Returns the number of bad requests. This is an upper bound, because an error may also have
     /// been slow.
     pub(crate) fn bad(&self) -> u64 {
@@ -207,8 +212,7 @@ impl Objective {
 
     /// Tests whether both windows exceed the rate; `None` if too little is known for that.
     fn holds(&self, rate: &BurnRate, long: &Count, short: &Count) -> Option<bool> {
-        let windows = [(long, rate.long), (short, rate.short)];
-        let is_covered = windows.iter().all(|(count, secs)| count.covered_secs * 2 >= *secs);
+        let is_covered = long.is_covered(rate.long) && short.is_covered(rate.short);
         let is_known = is_covered && long.total >= self.entry.min_requests;
         let exceeds = |count: &Count| {
             let most = u128::from(rate.tenths * self.entry.budget) * u128::from(count.total);

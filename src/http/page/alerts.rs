@@ -187,11 +187,11 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
             td { (count(it.count.total)) }
             td { (at_most) (count(it.count.bad())) }
             td { span class=[it.left.filter(|left| *left < 0.0).map(|_| "bad")] { (it.left.map_or_else(|| UNKNOWN.to_owned(), budget)) } }
-            @for (_, rate) in it.burn_windows { td { (burn(rate)) } }
+            @for (_, rate, is_covered) in it.burn_windows { td { (burn(rate.filter(|_| is_covered))) } }
         }
     };
     let charts = alerts.objectives.iter().enumerate().filter_map(|(at, it)| course(view, at, it));
-    let caption = "Burn rate over these windows: at 1 the budget lasts exactly for its period";
+    let caption = "Burn rate over these windows, once half of one is counted: at 1 the budget lasts exactly for its period";
     let rows = alerts.objectives.iter().map(row);
     html! {
         @if !alerts.objectives.is_empty() {

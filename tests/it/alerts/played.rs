@@ -173,6 +173,10 @@ fn a_budget_is_counted_live_and_goes_on_after_a_restart() {
     let metrics = here.site.get("/metrics").body;
     assert_has!(metrics => "pinbad_slo_budget_left{slo=\"shop\"} 0.6666");
     assert_has!(metrics => "pinbad_slo_burn{slo=\"shop\",window=\"1h\"} 0.3333");
+    // Twelve minutes are not half of any longer window: the page shows no rate for them.
+    let page = here.site.get("/alerts").body;
+    let shown = crate::page::rows(page.split("id=\"slos\"").nth(1).unwrap(), 1);
+    assert_eq!(shown[0][7..], ["\u{2013}"; 4], "{shown:?}");
     let sql = here.site.sql("SELECT slo, objective, total, bad, exact, state FROM slo");
     let expected_rows =
         json!([["shop", 90, 240, 8, 1, "unknown"], ["a", 99.5, 120, 8, 0, "unknown"]]);
