@@ -96,6 +96,12 @@ impl Span {
         span
     }
 
+    /// The same, compared with the span before unless another is given.
+    pub(super) fn or_before(mut self) -> Self {
+        self.compare.get_or_insert_with(|| "span".to_owned());
+        self
+    }
+
     /// Whether another span is to be compared.
     pub(super) const fn is_compared(&self) -> bool {
         self.compare.is_some()

@@ -115,6 +115,8 @@ pub(crate) fn add_new(remarks: &mut Vec<String>, more: &[String]) {
 pub struct PastLines {
     /// The lines; their step is as requested, or larger where no finer rows are kept.
     pub lines: Lines,
+    /// Seconds of each step in which requests were counted.
+    pub covered_secs: Vec<u64>,
     /// The coarsest resolution used.
     pub resolution_seconds: u64,
     /// Missing data, for people.

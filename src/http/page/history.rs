@@ -22,8 +22,9 @@ use crate::http::api::series::step_of;
 use crate::http::error::Problem;
 use crate::http::params::{Params, pairs};
 use crate::profile::report::METRICS;
+use crate::query::answer::PastLines;
 use crate::query::catalog::Catalog;
-use crate::query::question::{LineQuestion, SampleQuestion, Spans, Whose};
+use crate::query::question::{LineQuestion, SampleQuestion, Whose};
 use crate::series::{Coverage, Lines, Metric, Series};
 use crate::state::annotations::Annotation;
 
@@ -136,15 +137,29 @@ pub(super) struct History<'a> {
 }
 
 impl Lines {
-    /// The same in finer steps, if they divide its own, by repeating points.
-    fn refined(self, step: u64) -> Self {
+    /// The same in finer steps, if they divide its own, by repeating points. Where counting began or
+    /// ended within a step, of which `covered_secs` were counted, only as far as it went.
+    fn refined(self, step: u64, covered_secs: &[u64]) -> Self {
         let times = self.step.checked_div(step).unwrap_or(0);
         if times < 2 || !self.step.is_multiple_of(step) {
             return self;
         }
+        let is_counted = |at: usize| covered_secs.get(at).is_none_or(|secs| *secs > 0);
+        let part_of = |at: usize| {
+            let secs = covered_secs.get(at).map_or(self.step, |secs| (*secs).max(1));
+            let part = secs.div_ceil(step).min(times);
+            match (at > 0 && is_counted(at - 1), is_counted(at + 1)) {
+                (true, true) => 0..times,
+                (false, true) => times - part..times,
+                (_, false) => 0..part,
+            }
+        };
         let refined = |points: Vec<Option<f64>>| {
-            let points = points.into_iter();
-            points.flat_map(|point| std::iter::repeat_n(point, times as usize)).collect()
+            let fine = |(at, point): (usize, Option<f64>)| {
+                let part = part_of(at);
+                (0..times).map(move |fine| point.filter(|_| part.contains(&fine)))
+            };
+            points.into_iter().enumerate().flat_map(fine).collect()
         };
         Self { from: self.from, step, points: self.points.into_iter().map(refined).collect() }
     }
@@ -234,14 +249,10 @@ impl<'a> History<'a> {
     }
 
     /// Links to other reaches of live charts, and a note where these begin with the daemon, though
-    /// history knows more. `address` makes the address of the page with that span. Of the past, a
-    /// note where charts are over another span than tables.
+    /// history knows more. `address` makes the address of the page with that span.
     pub(super) fn spans(&self, address: impl Fn(&str) -> String) -> Markup {
-        if let Some(Spans { span, .. }) = &self.time.spans {
-            let is_whole = [span.start, span.end].iter().all(|at| at.is_multiple_of(60));
-            return html! {
-                @if !is_whole { p.note { "Charts and the heat map are over " (self.time.words(span)) ", tables over whole minutes." } }
-            };
+        if self.time.spans.is_some() {
+            return html! {};
         }
         let (now, _, _) = self.reach();
         let choices = SPANS.map(|(name, secs, _)| {
@@ -326,7 +337,7 @@ impl<'a> History<'a> {
         if let Some(before) = before.as_ref().filter(|before| before.step > now.step) {
             now = self.read(&metrics, &spans.span, before.step)?;
         }
-        let before = before.map(|before| before.refined(now.step));
+        let before = before.map(|before| before.refined(now.step, &[]));
         let span = now.from..spans.span.end.max(now.from + 1);
         let blank = Chart {
             span: span.start as f64..span.end as f64,
@@ -438,7 +449,7 @@ impl<'a> History<'a> {
                     return Ok(found);
                 }
                 let earlier = self.kept(metrics, &(span.start..found.from));
-                let earlier = earlier.map(|earlier| earlier.refined(found.step));
+                let earlier = earlier.map(|it| it.lines.refined(found.step, &it.covered_secs));
                 if let Ok(earlier) = earlier
                     && earlier.step == found.step
                 {
@@ -446,11 +457,11 @@ impl<'a> History<'a> {
                 }
             }
         }
-        self.kept(metrics, span)
+        self.kept(metrics, span).map(|it| it.lines)
     }
 
     /// Reads a span from history.
-    fn kept(&self, metrics: &[Metric], span: &Range<u64>) -> Result<Lines, String> {
+    fn kept(&self, metrics: &[Metric], span: &Range<u64>) -> Result<PastLines, String> {
         let secs = span.end - span.start;
         let question = LineQuestion {
             key: self.key(),
@@ -460,7 +471,7 @@ impl<'a> History<'a> {
             whose: self.time.whose.clone(),
         };
         let found = self.source.past_lines(self.report, &question);
-        Ok(found.map_err(|why| why.to_string())?.lines)
+        found.map_err(|why| why.to_string())
     }
 }
 
@@ -519,7 +530,7 @@ mod tests {
         };
         // Minutes of history in a span drawn by the half minute.
         let minutes = read(60, 60, &[Some(1.0), None, Some(3.0)]);
-        let fine = minutes.refined(30);
+        let fine = minutes.refined(30, &[]);
         let points = [Some(1.0), Some(1.0), None, None, Some(3.0), Some(3.0)];
         assert_eq!((fine.from, fine.step), (60, 30));
         assert_eq!(fine.points, [points]);
@@ -531,7 +542,13 @@ mod tests {
         assert_eq!(both.points, [points]);
         // Steps that do not divide a minute stay as they are.
         let minutes = read(60, 60, &[Some(1.0)]);
-        assert_eq!(minutes.refined(45).points, [[Some(1.0)]]);
+        assert_eq!(minutes.refined(45, &[]).points, [[Some(1.0)]]);
+        // Where counting began or ended within a minute, as far as it went.
+        let minutes = read(60, 60, &[Some(1.0), Some(2.0), None, Some(3.0), Some(4.0)]);
+        let parts = minutes.refined(20, &[60, 25, 0, 5, 45]).points[0].clone();
+        let [one, two, three, four] = [1.0, 2.0, 3.0, 4.0].map(Some);
+        let expected = [[one; 3], [two, two, None], [None; 3], [None, None, three], [four; 3]];
+        assert_eq!(parts, expected.concat());
     }
 
     #[test]

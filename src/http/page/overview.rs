@@ -76,6 +76,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let names = PANELS.map(|panel| panel.0);
     let [all, mut scripts, servers, hosts, statuses] =
         Ranking::read_all(view, [EVERYTHING, names[0], names[1], names[2], names[3]])?;
+    // Right after the tables: sums of raw timers may take seconds.
+    let drawn = history.as_ref().map(|history| (history.figures(), history.heat()));
     let [first, others @ ..] = PANELS;
     let choice = |it: &Order| (address(span, it.0), html! { (it.1) }, it.0 == order.0);
     let changes = (time.link("/changes", []), html! { "what changed \u{2192}" }, false);
@@ -100,9 +102,9 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             }
         }
         (all.remarks(time))
-        @if let Some(history) = &history {
+        @if let Some((history, (figures, _))) = history.as_ref().zip(drawn.as_ref()) {
             (history.spans(|span| address(Some(span), order.0)))
-            div.charts.four { (history.figures()) }
+            div.charts.four { (figures) }
         }
         div #top-by data-live { (frame::views("Top by", &lead, &choices)) }
         div.panels.top {
@@ -111,7 +113,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
                 section.panel #top-timers data-live aria-label="Timers" { (table) }
             }
             @for panel in panels { (panel?) }
-            @if let Some(history) = &history { (history.heat()) }
+            @if let Some((_, heat)) = &drawn { (heat) }
         }
     };
     view.page("/", "Overview", &main)

@@ -134,8 +134,10 @@ pub(super) type Page = fn(&View<'_>) -> Result<Markup, Problem>;
 pub(super) enum Kind {
     /// Built at most once a second, however many look at it.
     Shared,
-    /// Shared as well, and of a span in any case, so that there is something to compare.
+    /// Shared as well, and of two spans in any case, so that there is something to compare.
     Compared,
+    /// Shared as well, over a span exactly as given: raw requests are found by the second.
+    Exact,
     /// Made each time: one's own changes must be seen at once.
     Fresh,
     /// Shared as well; plain text with `format=folded`.
@@ -221,7 +223,7 @@ async fn make(
         let view = View {
             source,
             app: &shared,
-            time: Time::read(source, uri.query(), report, kind == Kind::Compared)?,
+            time: Time::read(source, uri.query(), report, kind)?,
             path,
             may_change,
             uri: &uri,

@@ -121,6 +121,8 @@ impl Row {
         let report = &time.link(&format!("/reports/{}", encode(name)), []);
         let spread = self.spread(view)?.zip(self.at);
         let history = self.history(view, span);
+        // Right after the row: raw requests may take seconds.
+        let drawn = history.as_ref().map(|history| (history.figures(), history.heat()));
         let (timer_groups, slowest) =
             if self.is_sampled() { (None, html! {}) } else { self.raw(view)? };
         let main = html! {
@@ -141,12 +143,12 @@ impl Row {
                 }
             }
             (self.ranking.remarks(time))
-            @if let Some(history) = &history {
+            @if let Some((history, (figures, _))) = history.as_ref().zip(drawn.as_ref()) {
                 (history.spans(|span| time.row_link(name, "row", pairs(&self.keys), Some(("span", span)))))
-                div.charts.four { (history.figures()) }
+                div.charts.four { (figures) }
             }
             div.beside {
-                @if let Some(history) = &history { (history.heat()) }
+                @if let Some((_, heat)) = &drawn { (heat) }
                 div.charts.pair {
                     @if let Some((spread, at)) = &spread {
                         div #spread data-live { (self.histogram(*at, spread, time)) }

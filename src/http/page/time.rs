@@ -11,6 +11,7 @@ use maud::{Markup, html};
 
 use super::formatting::{self, visible};
 use super::frame::hidden_fields;
+use super::render::Kind;
 use crate::clock::rfc3339;
 use crate::http::error::Problem;
 use crate::http::fleet;
@@ -48,7 +49,7 @@ const UNCOUNTED_DIVISOR: u64 = 50;
 pub(super) struct Time {
     /// The parameters as given.
     given: Vec<(String, String)>,
-    /// Their meaning; `None` is now.
+    /// Their meaning, in whole minutes except on pages of raw requests; `None` is now.
     pub(super) spans: Option<Spans>,
     /// Whose requests are shown.
     pub(super) whose: Whose,
@@ -67,19 +68,28 @@ pub(super) fn take_whose(params: &mut Params) -> Result<Whose, Problem> {
 }
 
 impl Time {
-    /// That of the address of a page, perhaps of one about a report. `has_span`: without a span it
-    /// is that of a report's window, up to now.
+    /// That of the address of a page, perhaps of one about a report. The span of all that a page
+    /// shows is that of its tables, widened to whole minutes.
     pub(super) fn read(
         source: &Catalog,
         query: Option<&str>,
         report: Option<&str>,
-        has_span: bool,
+        kind: Kind,
     ) -> Result<Self, Problem> {
         let mut params = Params::of_form(query)?;
-        let span = Span::take_compared(&mut params);
+        let has_span = kind == Kind::Compared;
+        let mut span = Span::take_compared(&mut params);
+        if has_span {
+            span = span.or_before();
+        }
         let whose = fleet::checked(take_whose(&mut params)?, source)?;
         let window = (has_span || whose.is_fleet()).then(|| fleet::window(source, EVERYTHING));
-        let now_ms = source.now_ms(&whose);
+        let report = report.unwrap_or(EVERYTHING);
+        let spans = span.at(source.now_ms(&whose), window)?;
+        let spans = spans.map(|spans| match kind {
+            Kind::Exact => spans,
+            _ => source.widened(report, &spans, &whose),
+        });
         let is_fleet = |name: &str| whose.is_fleet() && fleet::NAMES.contains(&name);
         let given = params
             .iter()
@@ -88,14 +98,11 @@ impl Time {
             .filter(|(name, _)| *name != "compare" || whose.is_fleet() || !span.is_now());
         Ok(Self {
             given: given.map(owned).collect(),
-            spans: span.at(now_ms, window)?,
+            spans,
             whose,
             zone: span.zone()?,
             now: source.unix_ms() / 1_000,
-            why_not: source
-                .past_keys(report.unwrap_or(EVERYTHING))
-                .err()
-                .map(|why| why.to_string()),
+            why_not: source.past_keys(report).err().map(|why| why.to_string()),
         })
     }
 
@@ -449,7 +456,7 @@ mod tests {
     use crate::http::tests::harness::catalog;
 
     fn time(query: &str) -> Time {
-        let time = Time::read(&catalog(0), Some(query), None, false).unwrap();
+        let time = Time::read(&catalog(0), Some(query), None, Kind::Exact).unwrap();
         assert!(time.why_not.as_ref().is_some_and(|why| why.contains("no history")));
         Time { why_not: None, ..time }
     }

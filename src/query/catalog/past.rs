@@ -154,6 +154,21 @@ impl KeptRows {
         ReadPlan::new(&self.own.parts, &self.dataset, span)
     }
 
+    /// Plans the span, and the span before.
+    fn plans(&self, spans: &Spans) -> impl Iterator<Item = ReadPlan> + use<> {
+        let now = self.plan(spans.span.clone());
+        let before = spans.before.as_ref().map(|before| {
+            let asked = &spans.span;
+            let found = self.plan(moved(&now.span, asked, before));
+            match before.end <= asked.start && found.span.end > now.span.start {
+                // Widened itself: there everything is in whole hours or days.
+                true => self.plan(moved(&now.span, &now.span, &(found.span.start..now.span.start))),
+                false => found,
+            }
+        });
+        [now].into_iter().chain(before)
+    }
+
     pub(super) fn sums(&self, plan: &ReadPlan) -> Sums {
         Sums::read(self.own.clone(), &self.dataset, plan)
     }
@@ -222,17 +237,7 @@ impl Kept<'_> {
     /// Sums over the span, and over the span before.
     fn add_up(&self, spans: &Spans) -> Vec<Added> {
         let rows = self.rows();
-        let now = rows.plan(spans.span.clone());
-        let before = spans.before.as_ref().map(|before| {
-            let asked = &spans.span;
-            let found = rows.plan(moved(&now.span, asked, before));
-            match before.end <= asked.start && found.span.end > now.span.start {
-                // Widened itself: there everything is in whole hours or days.
-                true => rows.plan(moved(&now.span, &now.span, &(found.span.start..now.span.start))),
-                false => found,
-            }
-        });
-        let added = [now].into_iter().chain(before).map(|plan| {
+        let added = rows.plans(spans).map(|plan| {
             let covered = rows.covered(&plan.span);
             Added {
                 remarks: self.remarks(&rows, &covered, &plan.span),
@@ -319,6 +324,19 @@ impl Catalog {
     /// As for [`Catalog::report`].
     pub fn kept_from(&self, name: &str) -> Result<Option<u64>, QueryError> {
         Ok(self.kept(name)?.rows().kept_from())
+    }
+
+    /// Spans as an answer about a report covers them: in whole minutes, or whole hours or days where
+    /// finer rows are gone.
+    pub fn widened(&self, name: &str, spans: &Spans, whose: &Whose) -> Spans {
+        match self.kept(name).ok().filter(|_| !whose.is_fleet()) {
+            Some(kept) => {
+                let mut plans = kept.rows().plans(spans).map(|plan| plan.span);
+                let span = plans.next().unwrap_or_else(|| spans.span.clone());
+                Spans { span, before: plans.next() }
+            }
+            None => fleet::in_minutes(spans),
+        }
     }
 
     /// A report over a span.
@@ -428,6 +446,7 @@ impl Catalog {
     pub fn past_lines(&self, name: &str, question: &LineQuestion) -> Result<PastLines, QueryError> {
         let (Kept { definition, dataset, .. }, mut steps) = self.past_steps(name, question)?;
         let bits = steps.resolution.bucket_bits();
+        let covered_secs = steps.secs.clone();
         let spans: Vec<Option<Span<'_>>> = steps.spans(&definition).collect();
         let line = |metric: &Metric| {
             let points = spans.iter().map(|span| {
@@ -449,6 +468,7 @@ impl Catalog {
                 step: steps.step,
                 points: question.metrics.iter().map(line).collect(),
             },
+            covered_secs,
             resolution_seconds: steps.resolution.secs(),
             partial: steps.remarks,
         })

@@ -1,5 +1,7 @@
 //! The heat map of a row, over the time span of its charts.
 
+use std::ops::Range;
+
 use maud::{Markup, html};
 
 use super::{Counted, History};
@@ -9,7 +11,14 @@ use crate::http::page::chart::{self, Theme, ticks_to_now};
 use crate::http::page::formatting::{self, visible};
 use crate::http::page::row::conditions::Conditions;
 use crate::http::params::{link, pairs};
-use crate::query::heatmap::HeatMap;
+use crate::query::heatmap::{HeatMap, step_of};
+
+/// A heat map of the times in a span, and the ticks of its time axis.
+struct HeatOfSpan {
+    map: HeatMap,
+    span: Range<u64>,
+    ticks: Vec<(f64, String)>,
+}
 
 impl History<'_> {
     /// Renders the heat map as part of a page, or the reason why there is none. Samples have no
@@ -24,7 +33,7 @@ impl History<'_> {
     fn heat_figure(&self) -> Markup {
         let span = self.span.map(|span| ("span", span));
         let address = self.time.row_link(self.report, "heat.svg", pairs(self.keys), span);
-        let (map, ticks) = match self.heat_map() {
+        let found = match self.heat_map() {
             Ok(found) => found,
             // Above it the charts say so.
             Err(why) if self.charts(self.kinds()).is_err_and(|said| said == why) => {
@@ -32,11 +41,12 @@ impl History<'_> {
             }
             Err(why) => return html! { p.note { "No heat map: " (visible(&why)) } },
         };
+        let HeatOfSpan { map, span, .. } = &found;
         let (what, counted) = self.counted.words();
         let title = format!("Heat map of the {what}");
         let limits = self.limits();
         let errors: u64 = map.errors.iter().sum();
-        let secs = self.series.coverage().map_or(0, |it| it.to.saturating_sub(map.from));
+        let secs = (span.end - span.start) as f64;
         html! {
             figure.chart {
                 figcaption {
@@ -44,17 +54,17 @@ impl History<'_> {
                     span.legend {
                         @if map.total == 0 && map.columns.iter().all(Option::is_none) { span { "no data" } }
                         // The page names the span of the past; live, numbers beside it may be of another.
-                        @else { span { (formatting::counted(map.total, counted)) @if self.time.spans.is_none() { " of the last " (formatting::roughly(secs as f64)) } } }
+                        @else { span { (formatting::counted(map.total, counted)) @if self.time.spans.is_none() { " of the last " (formatting::roughly(secs)) } } }
                         @if map.total > 0 {
                             span { "a column stands for " (formatting::roughly(map.step as f64)) }
                             span { "strongest colour: " (formatting::count(map.high())) " or more in a cell" }
                         }
                         @if map.columns.contains(&None) { span { "hatched: not known" } }
                         @if errors > 0 { span { "on top: " (formatting::counted(errors, "error")) } }
-                        @for (name, us) in &limits { span { (limit_text(&map, name, *us)) } }
+                        @for (name, us) in &limits { span { (limit_text(map, name, *us)) } }
                     }
                 }
-                (self.heat_drawn("heat", &title, Theme::Page, &map, &ticks, &limits))
+                (self.heat_drawn("heat", &title, Theme::Page, &found, &limits))
             }
         }
     }
@@ -65,12 +75,12 @@ impl History<'_> {
         of: &str,
         theme: Theme,
     ) -> Result<Markup, Problem> {
-        let (map, ticks) = self.heat_map().map_err(Problem::not_found)?;
-        if map.total == 0 {
+        let found = self.heat_map().map_err(Problem::not_found)?;
+        if found.map.total == 0 {
             return Err(Problem::not_found("no times are known"));
         }
         let title = format!("{of}: heat map");
-        Ok(self.heat_drawn("alone", &title, theme, &map, &ticks, &self.limits()))
+        Ok(self.heat_drawn("alone", &title, theme, &found, &self.limits()))
     }
 
     /// The times that objectives allow, with the names of these.
@@ -78,9 +88,9 @@ impl History<'_> {
         self.source.time_limits(self.report, self.key().as_deref())
     }
 
-    /// Returns the heat map of the span, and the ticks of its time axis.
-    fn heat_map(&self) -> Result<(HeatMap, Vec<(f64, String)>), String> {
-        let span = match (&self.time.spans, self.series.coverage()) {
+    /// Returns the heat map of the page's span, or of the last hour as far as it goes.
+    fn heat_map(&self) -> Result<HeatOfSpan, String> {
+        let mut span = match (&self.time.spans, self.series.coverage()) {
             (Some(spans), _) => spans.span.clone(),
             (None, Some(reach)) => {
                 reach.from.max(reach.to.saturating_sub(self.reach().1))..reach.to
@@ -97,7 +107,12 @@ impl History<'_> {
         let map = map.map_err(|why| why.to_string())?;
         let is_empty_now = map.total == 0 && self.time.spans.is_none();
         let why = self.series.why_not(self.report, key.as_deref()).filter(|_| is_empty_now);
-        why.map_or(Ok((map, ticks)), Err)
+        if let (None, Some(reach)) = (&self.time.spans, self.series.coverage()) {
+            // The first column is whole.
+            let step = step_of(span.end - span.start);
+            span.start = reach.from.max(span.start - span.start % step);
+        }
+        why.map_or(Ok(HeatOfSpan { map, span, ticks }), Err)
     }
 
     /// Draws a heat map whose columns link to the requests or timers of their time.
@@ -106,8 +121,7 @@ impl History<'_> {
         id: &str,
         title: &str,
         theme: Theme,
-        map: &HeatMap,
-        ticks: &[(f64, String)],
+        HeatOfSpan { map, span, ticks }: &HeatOfSpan,
         limits: &[(String, u64)],
     ) -> Markup {
         let report = self.source.listed(self.report).ok();
@@ -119,11 +133,16 @@ impl History<'_> {
         let tags: Vec<(String, String)> = tags.filter(|_| of_timers).collect();
         let memory = self.source.memory_from().filter(|_| self.time.is_now());
         let address = |from: u64, to: u64| {
+            // Columns at the ends may stand for times that were not counted.
+            let (from, to) = (from.max(span.start), to.min(span.end));
             // Memory has all requests, history perhaps only a sample of them.
             let is_there = memory.is_some_and(|memory| memory <= from);
-            let names = if is_there { ["since", "until"] } else { ["from", "to"] };
-            let [from, to] = [from, to - u64::from(is_there)].map(|at| at.to_string());
-            let span = [(names[0], from.as_str()), (names[1], to.as_str())];
+            let [until, from, to] = [to - 1, from, to].map(|at| at.to_string());
+            let of_memory = [("since", from.as_str()), ("until", until.as_str())];
+            let of_history = [("from", from.as_str()), ("to", to.as_str())];
+            // A page of timers of the past is over whole minutes of history.
+            let span = of_history.into_iter().filter(|_| !is_there);
+            let span = span.chain(of_memory.into_iter().filter(|_| is_there || of_timers));
             let sort = (!of_timers).then_some(("sort", "-req_time"));
             let others = self.time.pairs().filter(|(name, _)| !["from", "to"].contains(name));
             let given = pairs(&requests).chain(pairs(&tags));

@@ -35,10 +35,8 @@ impl Catalog {
         fleet: &Fleet,
         spans: &Spans,
     ) -> Result<Vec<Added>, QueryError> {
-        let now = outwards(&spans.span);
-        let before = spans.before.as_ref();
-        let before = before.map(|before| outwards(&moved(&now, &spans.span, before)));
-        let added = [now].into_iter().chain(before).map(|span| {
+        let Spans { span, before } = in_minutes(spans);
+        let added = [span].into_iter().chain(before).map(|span| {
             let rows = self.fleet_rows(dataset, fleet, &span)?;
             let span = rows.span.clone();
             let of_span = || -> Result<Added, String> {
@@ -173,6 +171,14 @@ impl Catalog {
 fn outwards(span: &Range<u64>) -> Range<u64> {
     let minute = Resolution::Minute;
     minute.begin(span.start)..span.end.next_multiple_of(minute.secs())
+}
+
+/// The whole minutes of spans.
+pub(super) fn in_minutes(spans: &Spans) -> Spans {
+    let span = outwards(&spans.span);
+    let before = spans.before.as_ref();
+    let before = before.map(|before| outwards(&moved(&span, &spans.span, before)));
+    Spans { span, before }
 }
 
 /// One step, which is the whole span.
