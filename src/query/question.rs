@@ -22,15 +22,6 @@ pub struct Spans {
     pub before: Option<Range<u64>>,
 }
 
-impl Spans {
-    /// The comparison span; by default the one right before.
-    pub fn compared_with(&self) -> Range<u64> {
-        let Range { start, end } = self.span;
-        let before = || start.saturating_sub(end - start)..start;
-        self.before.clone().unwrap_or_else(before)
-    }
-}
-
 /// The time that a question is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum When {

@@ -100,7 +100,12 @@ fn a_change_is_told_apart_by_its_keys() {
     let mut statuses: Vec<_> = statuses.map(Json::as_u64).collect();
     statuses.sort_unstable();
     assert_eq!(statuses, [Some(200), Some(500)]);
-    // As it stands, against a week before: nothing was counted then.
+    // Without a span, no second between the two is in neither.
+    pass(site, &clock, 37_000);
+    let live = changes("");
+    assert_eq!(live["compare_to"], live["from"], "{live}");
+    assert_eq!(live["to"].as_u64().unwrap() - live["from"].as_u64().unwrap(), 900, "{live}");
+    // Against a week before: nothing was counted then.
     let live = changes("compare=1w");
     assert_eq!(live["rows"], json!([]));
     assert_has!(live["partial"].to_string() => "nothing was counted");

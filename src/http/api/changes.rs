@@ -50,15 +50,14 @@ impl Query {
 pub(in crate::http) async fn read(State(app): State<Arc<App>>, mut params: Params) -> Answer {
     let is_fleet = fleet::is_named(&params);
     let query = Query::take(&mut params)?;
-    let span = Span::take_compared(&mut params);
+    let span = Span::take_compared(&mut params).or_before();
     let body = app.read(is_fleet, move |source: &Catalog| {
         let whose = fleet::take_of(&mut params, source, &query.report)?;
         params.finish()?;
         let window = fleet::window(source, &query.report);
         let spans = span.at(source.now_ms(&whose), Some(window))?.ok_or_else(Problem::internal)?;
-        let is_live = span.is_now() && !whose.is_fleet();
         let Query { report, measure, limit } = &query;
-        let found = source.changes(report, measure, &spans, (is_live, &whose), *limit)?;
+        let found = source.changes(report, measure, &spans, &whose, *limit)?;
         Ok(body(report, measure, &found))
     });
     ok(body.await?)

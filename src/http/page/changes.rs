@@ -1,7 +1,7 @@
 //! `/changes`: breaks the change of a report between two spans down by key.
 //!
-//! The parameters are those of `/api/v1/changes`. Without a span, the live report is compared with
-//! history.
+//! The parameters are those of `/api/v1/changes`. Without a span, it is the report's window up to the
+//! last whole minute.
 
 use maud::{Markup, html};
 
@@ -25,9 +25,8 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     params.finish()?;
     let time = &view.time;
     let spans = time.spans.as_ref().ok_or_else(Problem::internal)?;
-    let asked = (time.is_now(), &time.whose);
-    let found = match view.source.changes(&query.report, &query.measure, spans, asked, query.limit)
-    {
+    let Query { report, measure, limit } = &query;
+    let found = match view.source.changes(report, measure, spans, &time.whose, *limit) {
         Err(QueryError::NoHistory(why)) => Err(why),
         found => Ok(found?),
     };

@@ -1,13 +1,11 @@
-//! Changes between two spans: compares two readings of a report, both from history or one of the
-//! live report.
-
-use std::ops::Range;
+//! Changes between two spans: compares two readings of a report, both from history.
 
 use super::Catalog;
-use crate::query::answer::{ReportAnswer, add_new};
+use crate::query::answer::add_new;
 use crate::query::attribution::{Attribution, Measure};
 use crate::query::error::QueryError;
-use crate::query::question::{ReportQuestion, Spans, When, Whose, moved};
+use crate::query::question::{ReportQuestion, Spans, When, Whose};
+use crate::query::tables::KIND;
 use crate::report::definition::Columns;
 use crate::value::text::roughly;
 
@@ -15,7 +13,7 @@ impl Catalog {
     /// Says of a histogram view or a table, which is no unknown report, why it has no changes.
     fn without_sums(&self, name: &str, error: QueryError) -> QueryError {
         let is_unknown = matches!(error, QueryError::UnknownReport { .. });
-        match is_unknown && self.listed(name).is_ok() {
+        match self.listed(name).is_ok_and(|it| is_unknown || it.kind == KIND) {
             true => QueryError::bad_value(
                 "report",
                 format!(
@@ -26,8 +24,7 @@ impl Catalog {
         }
     }
 
-    /// Attributes the change of a measure from one span to another to the report's keys. With
-    /// `is_live` the second reading is the live report, whose window is in `spans`.
+    /// Attributes the change of a measure from the span before to a span to the report's keys.
     ///
     /// # Errors
     /// Those of [`Catalog::report`]; [`QueryError::BadValue`] if the report does not have this sum,
@@ -37,40 +34,23 @@ impl Catalog {
         name: &str,
         measure: &Measure,
         spans: &Spans,
-        (is_live, whose): (bool, &Whose),
+        whose: &Whose,
         limit: usize,
     ) -> Result<Attribution, QueryError> {
-        let read = |span: Option<&Range<u64>>| {
+        let Spans { span, before: Some(before) } = self.widened(name, spans, whose) else {
+            return Err(QueryError::bad_value("compare", "needs another span"));
+        };
+        let read = |span| {
             let question = ReportQuestion {
-                when: When::from(span.cloned().map(|span| Spans { span, before: None })),
+                when: When::Span(Spans { span, before: None }),
                 whose: whose.clone(),
                 columns: Columns::Native(Vec::new()),
                 ..ReportQuestion::default()
             };
             self.report(name, &question)
         };
-        let span_of = |answer: &ReportAnswer, asked: &Range<u64>| {
-            let of_span = answer.of_span.as_ref();
-            of_span.map_or_else(|| asked.clone(), |it| it.spans.span.clone())
-        };
-        let (asked, before) = (&spans.span, spans.compared_with());
-        let after = read(Some(asked).filter(|_| !is_live));
-        let after = after.map_err(|error| self.without_sums(name, error))?;
-        let span = span_of(&after, asked);
-        let before = match is_live {
-            // Whole minutes before the window.
-            true => {
-                let start = before.start / 60 * 60;
-                start..(before.end / 60 * 60).max(start + 60)
-            }
-            false => moved(&span, asked, &before),
-        };
-        let mut first = read(Some(&before))?;
-        let found = span_of(&first, &before);
-        if !is_live && before.end <= asked.start && found.end > span.start {
-            // Widened itself: there everything is in whole hours or days.
-            first = read(Some(&moved(&span, &span, &(found.start..span.start))))?;
-        }
+        let after = read(span.clone()).map_err(|error| self.without_sums(name, error))?;
+        let first = read(before.clone())?;
         let answers = [first, after];
         let mut found = Attribution::of([&answers[0], &answers[1]], measure, limit)?;
         // The keys of a pinba2 report are texts, also where the native form has numbers.
@@ -79,7 +59,7 @@ impl Catalog {
             let own = own.iter().find(|it| it.name == key.name);
             key.column_type = own.map_or(key.column_type, |it| it.column_type);
         }
-        found.spans = [span_of(&answers[0], &before), span];
+        found.spans = [before, span];
         let of_spans = answers.iter().filter_map(|it| it.of_span.as_ref());
         of_spans.for_each(|it| add_new(&mut found.partial, &it.partial));
         let [before, after] = &found.spans;
