@@ -56,6 +56,8 @@ pub struct TimerGroups {
     pub timers_scanned: u64,
     /// Missing data, for people.
     pub partial: Vec<String>,
+    /// The report that has counted the rows, all of them, if they are not sums of what was read.
+    pub counted_by: Option<String>,
 }
 
 /// Most names of tags in [`TimerGroups`].
@@ -435,6 +437,7 @@ impl<'a> TimerSums<'a> {
             scanned: self.scanned,
             timers_scanned: self.timers_scanned,
             partial: partial.into_iter().collect(),
+            counted_by: None,
         }
     }
 }

@@ -4,7 +4,7 @@
 use pinbad::clock::{Clock as _, ManualClock};
 use pinbad::input::pinba::model::Request;
 
-use crate::harness::{Here, Site, await_condition, pass};
+use crate::harness::{Here, Site, await_condition, await_until, pass};
 use crate::packets::request;
 use crate::page::{links, rows};
 
@@ -274,5 +274,20 @@ fn groups_of_the_live_page_rest_on_all_of_its_window() {
     for (group, sent) in [("http", 116_000.0), ("mysql", 46_400.0)] {
         assert!((hits(group) / sent - 1.0).abs() < 0.05, "{group}: {page}");
     }
+    // A report of the same tag has counted them all.
+    let form = r#"{"name": "by_group", "comment": "tag_info:group"}"#;
+    assert_eq!(site.post("/api/v1/reports", form).status, 201);
+    for target in ["/?", "/timers?by=group&", "/timers?by=group"] {
+        let is_counted = |page: &String| page.contains("counted by by_group");
+        await_until("the report is complete", || site.get(target).body, is_counted);
+    }
+    assert_eq!(self::shares(site, "").1, "by total time, counted by by_group");
+    let page = site.get("/timers?by=group").body;
+    let exact: Vec<String> = rows(&page, 1).into_iter().map(|row| row[7].clone()).collect();
+    assert_eq!(exact, ["116,000", "46,400"]);
+    assert!(rows(&page, 1).iter().all(|row| row[6] == "\u{2013}"), "the longest hit is not known");
+    // It has counted no part of them.
+    let part = site.get("/timers?by=group&script_name=/1.php").body;
+    assert_has!(part => "raw requests in memory that match");
     here.stop();
 }

@@ -20,12 +20,14 @@ use crate::config::suggest;
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::{as_list_item, link, pairs};
-use crate::query::answer::Scanned;
+use crate::query::answer::{ReportSummary, Scanned};
 use crate::query::error::QueryError;
 use crate::query::question::{RequestSearch, When};
 use crate::query::table::Rows;
 use crate::query::timer_groups::{TimerGroup, TimerGroups, TimerSearch};
 use crate::report::definition::{Field, KeySource};
+use crate::report::layout::OTHER;
+use crate::series::EVERYTHING;
 use crate::value::{Column, ColumnType, Unit, Value};
 
 /// Groups in the small table.
@@ -47,9 +49,12 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[&str]) -> Ranking {
     ranked(rows(), keys, "timer_groups", |row| {
         let [p50, p95, p99] = row.quantiles.map(Value::Float);
         let share = Value::Float(100.0 * row.value_us as f64 / all_us.max(1) as f64);
-        let [time, max] = [sum(row.value_us), row.max_us].map(Value::Micros);
-        let [hits, timers] = [row.hits, row.timers].map(|it| count(sum(it)));
-        let requests = if row.requests > 0 { count(sum(row.requests)) } else { Value::Null };
+        let time = Value::Micros(sum(row.value_us));
+        // A report knows the longest timers, not the longest time per hit.
+        let is_known = groups.counted_by.is_none();
+        let max = if is_known { Value::Micros(row.max_us) } else { Value::Null };
+        let known = |it| if it > 0 { count(sum(it)) } else { Value::Null };
+        let [hits, timers, requests] = [row.hits, row.timers, row.requests].map(known);
         let cpu = if row.is_measured { Value::Micros(sum(row.cpu_us)) } else { Value::Null };
         vec![time, share, p50, p95, p99, max, hits, timers, requests, cpu]
     })
@@ -57,7 +62,8 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[&str]) -> Ranking {
 
 /// A sum as far as it is known.
 pub(super) fn rounded(groups: &TimerGroups, sum: u64) -> u64 {
-    if groups.scanned.is_estimate() { with_two_digits(sum) } else { sum }
+    let is_estimate = groups.scanned.is_estimate() && groups.counted_by.is_none();
+    if is_estimate { with_two_digits(sum) } else { sum }
 }
 
 /// Groups as rows of these keys and of numbers, whose columns are those of `table`.
@@ -133,8 +139,74 @@ fn requests_searched(searched: &Scanned) -> String {
     }
 }
 
-/// Sums up the timers of the page's time: from history, or from memory if there is no history.
-pub(super) fn find(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGroups, QueryError> {
+/// Sums up the timers of the page's time. Rows are those of a report by the same tag, if there is
+/// one: it has counted all timers, and what is read may be a sample of them.
+pub(super) fn find(view: &View<'_>, search: TimerSearch) -> Result<TimerGroups, QueryError> {
+    let counted = counted(view, &search);
+    let mut groups = find_raw(view, search)?;
+    if let Some((report, ranking)) = counted {
+        let numbers = |column| ranking.numbers(column);
+        let [hits, requests, time] = ["hit_count", "req_count", "timer_value"].map(numbers);
+        let cpu = ["ru_utime_total", "ru_stime_total"].map(numbers);
+        let quantiles = ["timer_median", "p95", "p99"].map(numbers);
+        let us = |secs: Option<f64>| (secs.unwrap_or(0.0) * 1e6).round() as u64;
+        let group = |row: usize| {
+            let count = |count: Option<f64>| count.unwrap_or(0.0) as u64;
+            let cpu_us = cpu.iter().map(|secs| us(secs(row))).sum();
+            let key = ranking.answer.key_columns.first();
+            TimerGroup {
+                keys: vec![key.map(|key| ranking.table().value(row, *key).plain())],
+                requests: count(requests(row)),
+                hits: count(hits(row)),
+                value_us: us(time(row)),
+                cpu_us,
+                is_measured: cpu_us > 0,
+                quantiles: quantiles.each_ref().map(|secs| secs(row).unwrap_or(f64::NAN)),
+                ..TimerGroup::default()
+            }
+        };
+        groups.rows = (0..ranking.table().len()).map(group).collect();
+        groups.other = None;
+        groups.partial = ranking.answer.partial().to_vec();
+        groups.counted_by = Some(report);
+    }
+    Ok(groups)
+}
+
+/// The report that counts just the timers of a search, by its tag, over the time of the page.
+fn counted(view: &View<'_>, search: &TimerSearch) -> Option<(String, Ranking)> {
+    let [KeySource::TimerTag(tag)] = &search.by[..] else {
+        return None;
+    };
+    let (mut asked, mut all) = (search.requests.clone(), RequestSearch::default());
+    all.limit = asked.limit;
+    view.time.narrow(&mut asked);
+    view.time.narrow(&mut all);
+    let is_all = asked == all && search.tags.is_empty() && !search.per_request;
+    if !is_all || view.time.whose.is_fleet() {
+        return None;
+    }
+    let window = view.source.listed(EVERYTHING).ok()?.window_seconds;
+    let is_it = |it: &ReportSummary| {
+        let of = |member| it.definition.get(member);
+        of("level") == Some(&"timer".into())
+            && of("keys") == Some(&vec![format!("@{tag}")].into())
+            && of("filters").is_none()
+            && it.window_seconds == window
+            && it.partial.is_empty()
+    };
+    let report = view.source.reports().into_iter().find(is_it)?;
+    let mut ranking = Ranking::read(view, &report.name).ok()?;
+    let rows: Vec<usize> = (0..ranking.table().len().min(GROUPS_MAX + 1)).collect();
+    ranking.load(&rows).ok()?;
+    let key = ranking.answer.key_columns.first()?;
+    let is_other = |row: &usize| ranking.table().value(*row, *key).plain() == OTHER;
+    let is_whole = rows.len() <= GROUPS_MAX && !rows.iter().any(is_other);
+    is_whole.then_some((report.name, ranking))
+}
+
+/// Sums up raw timers: from history, or from memory if there is no history.
+fn find_raw(view: &View<'_>, mut search: TimerSearch) -> Result<TimerGroups, QueryError> {
     let when = When::from(view.time.spans.clone());
     if let When::Span(_) = when {
         let of_past = TimerSearch {
@@ -219,7 +291,10 @@ pub(super) fn small_table(
     let order = if column == "time" { "total time" } else { column };
     let caption = html! {
         a href=(address([("by", &by_tag), ("sort", &by)])) { "Timers by " (visible(&tag)) }
-        " " small { "by " (order) ", from " (view.time.in_zone(&searched(&groups.scanned))) }
+        " " small { "by " (order) ", " @match &groups.counted_by {
+            Some(report) => { "counted by " (visible(report)) },
+            None => { "from " (view.time.in_zone(&searched(&groups.scanned))) },
+        } }
     };
     let heads = ranking.heads(&columns, None);
     let table = table("Timers, rows", caption, heads, cells, "No timers.");
