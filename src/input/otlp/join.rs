@@ -60,8 +60,7 @@ impl Group {
 
     /// Returns its size.
     fn bytes(&self) -> usize {
-        let spans = size_of_val(&*self.spans);
-        GROUP_BYTES.saturating_add(self.texts.bytes()).saturating_add(spans)
+        GROUP_BYTES.saturating_add(self.texts.bytes()).saturating_add(size_of_val(&*self.spans))
     }
 
     /// Keeps copies of spans, whose texts are among `texts`, as those of the resource are when
@@ -98,8 +97,9 @@ pub(super) struct Joiner {
     waiting: usize,
     /// Requests that have left, and keys of their groups.
     known: HashSet<u64, ahash::RandomState>,
-    /// The same of each request, oldest first.
+    /// The same of each request, oldest first, and how many of the last are not known yet.
     remembered: VecDeque<[u64; 2]>,
+    unknown: usize,
     /// Timers written, not yet published.
     timers: u64,
 }
@@ -118,18 +118,18 @@ impl Joiner {
             waiting: 0,
             known: HashSet::default(),
             remembered: VecDeque::new(),
+            unknown: 0,
             timers: 0,
         }
     }
 
     /// Takes the spans of a body and releases those that are ready.
     pub(super) fn take(&mut self, mut batch: Batch<'_>) {
-        let counters = &self.counters;
-        counters.spans_received.add(batch.received);
-        counters.spans_refused.add(&batch.refused);
-        counters.spans_sampled.add(batch.sampled);
-        counters.attributes_over_limit.add(batch.texts.over_limit);
-        counters.events_over_limit.add(batch.events_over_limit);
+        self.counters.spans_received.add(batch.received);
+        self.counters.spans_refused.add(&batch.refused);
+        self.counters.spans_sampled.add(batch.sampled);
+        self.counters.attributes_over_limit.add(batch.texts.over_limit);
+        self.counters.events_over_limit.add(batch.events_over_limit);
         self.set_time();
         self.join(&mut batch);
         self.advance();
@@ -161,6 +161,7 @@ impl Joiner {
 
     /// Releases the oldest groups until the others have this size at most.
     fn settle_oldest(&mut self, bytes_max: usize, reason: LeftOut) {
+        self.know();
         while self.bytes > bytes_max
             && let Some(&oldest) = self.groups.keys().next()
         {
@@ -180,6 +181,7 @@ impl Joiner {
     /// Adds the spans of a body to their groups. A group that begins with it and is due, as whole
     /// requests of PHP are, leaves from the body.
     fn join(&mut self, batch: &mut Batch<'_>) {
+        self.know();
         let (now_ms, texts, spans) = (self.now_ms, &batch.texts, &mut batch.spans);
         let came = spans.len();
         // All in one go, as each waits for memory.
@@ -311,7 +313,12 @@ impl Joiner {
                 _ => timers.push(span),
             }
         }
-        self.remember([group.key ^ root.id, group.key]);
+        if self.remembered.len() >= REMEMBERED_MAX {
+            let oldest = self.remembered.pop_front();
+            oldest.iter().flatten().for_each(|it| _ = self.known.remove(it));
+        }
+        self.remembered.push_back([group.key ^ root.id, group.key]);
+        self.unknown = self.unknown.saturating_add(1);
         let written = self.writer.write(group.resource, texts, root, &mut timers, self.now_secs);
         let Some(rows) = written else { return self.leave_out(LeftOut::TooLarge, spans.len()) };
         self.timers = self.timers.saturating_add(rows);
@@ -320,16 +327,10 @@ impl Joiner {
         self.leave_out(LeftOut::Internal, internal);
     }
 
-    fn remember(&mut self, hashes: [u64; 2]) {
-        if self.remembered.len() >= REMEMBERED_MAX
-            && let Some(oldest) = self.remembered.pop_front()
-        {
-            for hash in oldest {
-                self.known.remove(&hash);
-            }
-        }
-        self.known.extend(hashes);
-        self.remembered.push_back(hashes);
+    /// Makes requests known that have left. Many in one go, as each waits for memory.
+    fn know(&mut self) {
+        let first = self.remembered.len().saturating_sub(std::mem::take(&mut self.unknown));
+        self.known.extend(self.remembered.range(first..).flatten());
     }
 
     fn leave_out(&self, reason: LeftOut, spans: usize) {

@@ -21,7 +21,7 @@ use super::attributes::{Key, Keys, Texts};
 use super::messages::OWN_SCOPE;
 use super::span::{Batch, Kind, Span};
 use crate::input::cursor::Cursor;
-use crate::input::cursor::wire_type::{FIXED32, FIXED64, LENGTH, VARINT};
+use crate::input::cursor::wire_type::{FIXED64, LENGTH, VARINT};
 use crate::input::record::RejectReason;
 use crate::limits::{GROUP_DEPTH_MAX, SPAN_EVENTS_MAX};
 
@@ -105,28 +105,31 @@ pub(super) fn decode<'b>(body: &'b [u8], keys: &Keys, batch: &mut Batch<'b>) -> 
     })
 }
 
+// Its loops have the registers for themselves.
+#[inline(never)]
 fn span(message: &[u8], resource_hash: u64, keys: &Keys, batch: &mut Batch<'_>) -> Result<()> {
     let (mut span, mut events, mut exception) = (Span::default(), 0_usize, &[][..]);
     let (mut trace, mut state, mut parent, mut name) = (&[][..], &[][..], &[][..], &[][..]);
     let mut cursor = Cursor::new(message);
     while cursor.left() > 0 {
         let key = cursor.key()?;
-        match (key >> 3, key & 7) {
-            (1, LENGTH) => trace = cursor.bytes()?,
-            (2, LENGTH) => span.id = number(cursor.bytes()?),
-            (3, LENGTH) => state = cursor.bytes()?,
-            (4, LENGTH) => parent = cursor.bytes()?,
-            (5, LENGTH) => name = cursor.bytes()?,
-            (6, VARINT) => span.kind = Kind::try_from(cursor.varint()? as i32).unwrap_or_default(),
-            (7, FIXED64) => span.start = u64::from_le_bytes(cursor.fixed()?),
-            (8, FIXED64) => span.end = u64::from_le_bytes(cursor.fixed()?),
-            (9, LENGTH) => loop {
+        // In octal, the last digit is the wire type: one number to compare.
+        match key {
+            0o12 => trace = cursor.bytes()?,
+            0o22 => span.id = number(cursor.bytes()?),
+            0o32 => state = cursor.bytes()?,
+            0o42 => parent = cursor.bytes()?,
+            0o52 => name = cursor.bytes()?,
+            0o60 => span.kind = Kind::try_from(cursor.varint()? as i32).unwrap_or_default(),
+            0o71 => span.start = u64::from_le_bytes(cursor.fixed()?),
+            0o101 => span.end = u64::from_le_bytes(cursor.fixed()?),
+            0o112 => loop {
                 attribute(cursor.bytes()?, keys, &mut batch.texts)?;
                 if !cursor.eat(key) {
                     break;
                 }
             },
-            (11, LENGTH) => {
+            0o132 => {
                 let event = cursor.bytes()?;
                 events = events.saturating_add(1);
                 if events > SPAN_EVENTS_MAX {
@@ -136,8 +139,8 @@ fn span(message: &[u8], resource_hash: u64, keys: &Keys, batch: &mut Batch<'_>) 
                 }
             }
             // A status has its code where a value has a whole number.
-            (15, LENGTH) => span.is_error = *any_value(cursor.bytes()?)? == *ERROR,
-            (16, FIXED32) => span.flags = u32::from_le_bytes(cursor.fixed()?),
+            0o172 => span.is_error = *any_value(cursor.bytes()?)? == *ERROR,
+            0o205 => span.flags = u32::from_le_bytes(cursor.fixed()?),
             _ => cursor = skip(cursor, key)?,
         }
     }
