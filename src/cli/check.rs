@@ -108,9 +108,11 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     });
     let folders = unusable_folders(&config);
     let plan = MemoryPlan::of(&config);
-    print(&format!(
-        "The configuration is valid.{lines}\n\n{plan}\n{limits}{scaled}{history}{alerts}{releases}"
-    ))?;
+    let verdict = match folders.is_empty() {
+        true => "The configuration is valid.",
+        false => "Settings are valid, but a folder cannot be used; the last lines say why.",
+    };
+    print(&format!("{verdict}{lines}\n\n{plan}\n{limits}{scaled}{history}{alerts}{releases}"))?;
     if folders.is_empty() { Ok(()) } else { Err(Failure { code: 1, problems: folders }) }
 }
 

@@ -120,6 +120,7 @@ fn check_tries_to_write_and_looks_at_who_may_read_secrets() {
     let said = run(pinbad().args(["check", "--data", "/sys/none"]));
     let found = "state.dir: cannot make the folder /sys/none/state";
     assert!(said.code == Some(1) && said.err.contains(found), "{said:?}");
+    assert_has!(said.out => "Settings are valid, but a folder cannot be used");
     let dir = tempfile::tempdir().unwrap();
     let [token, config] = ["token", "pinbad.toml"].map(|name| dir.path().join(name));
     std::fs::write(&token, "0123456789abcdef0123456789abcdef").unwrap();
