@@ -106,8 +106,8 @@ pub struct ObjectiveView {
     pub left: Option<f64>,
     /// Burn rates and whether they alert.
     pub burns: [Burn; 3],
-    /// Burn rate over each window, by the window's name, and whether at least half of it was counted.
-    pub burn_windows: [(&'static str, Option<f64>, bool); 5],
+    /// Burn rate over each window, by the window's name; `None` as in [`Burn`].
+    pub burn_windows: [(&'static str, Option<f64>); 5],
     /// Budget left at the end of each counted hour of the period.
     pub course: Vec<Option<f64>>,
 }
@@ -120,10 +120,7 @@ impl ObjectiveView {
 
     fn of(budget: &Budget, alerts: &[Alert]) -> Self {
         let (objective, count) = (&budget.objective, budget.period());
-        let burn = |(name, secs)| {
-            let count = budget.window(secs);
-            (name, objective.burn(&count), count.is_covered(secs))
-        };
+        let burn = |(name, secs)| (name, objective.burn_over(secs, &budget.window(secs)));
         let mut firing = alerts.iter().filter(|it| it.episode.phase == Phase::Firing);
         let firing = firing.find(|it| it.rule.is_of(objective));
         Self {

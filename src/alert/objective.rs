@@ -80,7 +80,7 @@ pub struct Count {
 
 impl Count {
     /// Returns whether at least half of a window of `secs` seconds was counted.
-    pub(super) fn is_covered(&self, secs: u64) -> bool {
+    fn is_covered(&self, secs: u64) -> bool {
         self.covered_secs * 2 >= secs
     }
 
@@ -210,6 +210,11 @@ impl Objective {
         (budget > 0).then(|| bad as f64 / budget as f64)
     }
 
+    /// Likewise over a window of `secs` seconds; `None` also if less than half of it was counted.
+    pub(super) fn burn_over(&self, secs: u64, count: &Count) -> Option<f64> {
+        self.burn(count).filter(|_| count.is_covered(secs))
+    }
+
     /// Tests whether both windows exceed the rate; `None` if too little is known for that.
     fn holds(&self, rate: &BurnRate, long: &Count, short: &Count) -> Option<bool> {
         let is_covered = long.is_covered(rate.long) && short.is_covered(rate.short);
@@ -261,9 +266,9 @@ impl Objective {
 pub struct Burn {
     /// The threshold.
     pub rate: &'static BurnRate,
-    /// Over the long window; `None` without requests.
+    /// Over the long window; `None` without requests, or if less than half of it was counted.
     pub long: Option<f64>,
-    /// Over the short window; `None` without requests.
+    /// Over the short window, likewise.
     pub short: Option<f64>,
     /// Whether both windows exceed the threshold; `None` if too little is known.
     pub holds: Option<bool>,
@@ -351,8 +356,8 @@ impl Budget {
             let objective = &self.objective;
             Burn {
                 rate,
-                long: objective.burn(&long),
-                short: objective.burn(&short),
+                long: objective.burn_over(rate.long, &long),
+                short: objective.burn_over(rate.short, &short),
                 holds: objective.holds(rate, &long, &short),
             }
         })

@@ -24,7 +24,7 @@ pub(super) fn groups(alerts: &Alerts) -> Vec<Group> {
     }
     for it in &alerts.view().objectives {
         let slo = ("slo", it.objective.entry.name.clone());
-        for (window, burn, _) in &it.burn_windows {
+        for (window, burn) in &it.burn_windows {
             let readings = readings! {
                 Gauge burn = *burn, "Burn rate of an error budget; at 1 it lasts for exactly its period.";
             };

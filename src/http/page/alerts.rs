@@ -187,7 +187,7 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
             td { (count(it.count.total)) }
             td { (at_most) (count(it.count.bad())) }
             td { span class=[it.left.filter(|left| *left < 0.0).map(|_| "bad")] { (it.left.map_or_else(|| UNKNOWN.to_owned(), budget)) } }
-            @for (_, rate, is_covered) in it.burn_windows { td { (burn(rate.filter(|_| is_covered))) } }
+            @for (_, rate) in it.burn_windows { td { (burn(rate)) } }
         }
     };
     let charts = alerts.objectives.iter().enumerate().filter_map(|(at, it)| course(view, at, it));

@@ -76,7 +76,7 @@ pub(crate) fn objective(it: &ObjectiveView) -> Json {
 pub(super) fn slo(it: &ObjectiveView) -> Json {
     let mut row = objective(it);
     row["slo"] = row["name"].take();
-    for (window, burn, _) in it.burn_windows {
+    for (window, burn) in it.burn_windows {
         row[format!("burn_{window}")] = burn.into();
     }
     let firing = it.firing.as_deref();
