@@ -22,6 +22,15 @@ pub struct Spans {
     pub before: Option<Range<u64>>,
 }
 
+impl Spans {
+    /// A remark if the two spans overlap.
+    pub(crate) fn overlap(&self) -> Option<String> {
+        let (span, before) = (&self.span, self.before.as_ref()?);
+        let overlap = before.end > span.start && span.end > before.start;
+        overlap.then(|| "the two spans overlap: what is in both is in each of them".to_owned())
+    }
+}
+
 /// The time that a question is about.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum When {

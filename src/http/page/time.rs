@@ -31,12 +31,13 @@ pub(super) use crate::value::link::TIME_NAMES as NAMES;
 const PRESETS: [(&str, &str); 5] =
     [("1 h", "-1h"), ("6 h", "-6h"), ("24 h", "-24h"), ("7 d", "-7d@h"), ("30 d", "-30d@h")];
 
-/// Spans to compare with: in words, and as `compare`.
-const COMPARED: [(&str, Option<&str>); 4] = [
-    ("nothing", None),
-    ("the span before", Some("span")),
-    ("the day before", Some("-1d")),
-    ("the week before", Some("-1w")),
+/// Spans to compare with: in words, as `compare`, and the longest span that they do not overlap,
+/// seconds.
+const COMPARED: [(&str, Option<&str>, u64); 4] = [
+    ("nothing", None, u64::MAX),
+    ("the span before", Some("span"), u64::MAX),
+    ("the day before", Some("-1d"), 86_400),
+    ("the week before", Some("-1w"), 7 * 86_400),
 ];
 
 /// Uncounted seconds that need no mention: the newest are on their way. Likewise a fiftieth of the
@@ -347,9 +348,9 @@ impl Time {
                         (self.form(path, params, sort))
                     }
                 }
-                @if self.spans.is_some() && can_compare(path) && (self.why_not.is_none() || self.whose.is_fleet()) {
+                @if let Some(Spans { span, .. }) = &self.spans && can_compare(path) && (self.why_not.is_none() || self.whose.is_fleet()) {
                     span { "Compare with" }
-                    @for (text, other) in COMPARED {
+                    @for (text, other, _) in COMPARED.into_iter().filter(|it| compared == it.1 || span.end - span.start <= it.2) {
                         a href=(address(from, self.get("to"), other)) aria-current=[current(compared == other)] { (text) }
                     }
                 } @else if compare.is_some() && !can_compare(path) {
@@ -418,7 +419,7 @@ impl Time {
         let others = [("span", None), ("sort", sort)];
         let others = params.changed(&[&changes[..], &others[..]].concat());
         let compare = params.get("compare");
-        let is_other = COMPARED.iter().all(|(_, known)| compare != *known);
+        let is_other = COMPARED.iter().all(|(_, known, _)| compare != *known);
         let field = |name: &'static str, title: &str, example: &str| {
             html! { label { (title) " " input name=(name) value=[self.get(name)] size="17" placeholder=(example) autocomplete="off"; } }
         };
@@ -431,7 +432,7 @@ impl Time {
                 @if can_compare(path) {
                     label { "Compare with "
                         select name="compare" {
-                            @for (text, other) in COMPARED { option value=(other.unwrap_or_default()) selected[compare == other] { (text) } }
+                            @for (text, other, _) in COMPARED { option value=(other.unwrap_or_default()) selected[compare == other] { (text) } }
                             @if let Some(compare) = compare.filter(|_| is_other) { option value=(compare) selected { (compare) } }
                         }
                     }

@@ -37,7 +37,9 @@ impl Catalog {
         whose: &Whose,
         limit: usize,
     ) -> Result<Attribution, QueryError> {
-        let Spans { span, before: Some(before) } = self.widened(name, spans, whose) else {
+        let spans = self.widened(name, spans, whose);
+        let overlap = spans.overlap();
+        let Spans { span, before: Some(before) } = spans else {
             return Err(QueryError::bad_value("compare", "needs another span"));
         };
         let read = |span| {
@@ -62,11 +64,7 @@ impl Catalog {
         found.spans = [before, span];
         let of_spans = answers.iter().filter_map(|it| it.of_span.as_ref());
         of_spans.for_each(|it| add_new(&mut found.partial, &it.partial));
-        let [before, after] = &found.spans;
-        if before.end > after.start && after.end > before.start {
-            let why = "the two spans overlap: what is in both is in each of them";
-            found.partial.push(why.to_owned());
-        }
+        found.partial.extend(overlap);
         let [first, second] = found.covered_secs;
         let (shorter, longer) = (first.min(second), first.max(second));
         if shorter == 0 {

@@ -398,17 +398,19 @@ impl Catalog {
             }
             None => Box::new(now),
         };
+        let spans = Spans { span, before: span_before };
+        partial.extend(spans.overlap());
         let is_log_linear = definition.buckets == BucketLayout::LogLinear;
         // From the start of a bucket the error can be twice that from its middle.
         let times = if definition.may_understate() { 2.0 } else { 1.0 };
         Ok(ReportAnswer {
-            window_seconds: (span.end - span.start) as f64,
+            window_seconds: (spans.span.end - spans.span.start) as f64,
             covered_seconds,
             as_of_ms,
             key_columns,
             table,
             of_span: Some(OfSpan {
-                spans: Spans { span, before: span_before },
+                spans,
                 resolution_seconds: resolution.secs(),
                 percentile_error: is_log_linear.then(|| error(bits) * times),
                 partial,
