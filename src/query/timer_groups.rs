@@ -56,7 +56,8 @@ pub struct TimerGroups {
     pub timers_scanned: u64,
     /// Missing data, for people.
     pub partial: Vec<String>,
-    /// The report that has counted the rows, all of them, if they are not sums of what was read.
+    /// The report that has counted the rows, all of them, if they are not sums of what was read; and
+    /// over which time, in words.
     pub counted_by: Option<String>,
 }
 

@@ -386,7 +386,8 @@ impl SnapshotWriter {
                     held_seconds: written.held.as_secs_f64(),
                 });
                 status.written += 1;
-                status.error = None;
+                let again =
+                    if status.error.take().is_some() { " It can be written again." } else { "" };
                 drop(status);
                 info!(
                     bytes,
@@ -394,7 +395,7 @@ impl SnapshotWriter {
                     secs = took.as_secs_f64(),
                     held_us = written.held.as_micros() as u64,
                     cut_us = written.cut.as_micros() as u64,
-                    "Wrote a snapshot."
+                    "Wrote a snapshot.{again}"
                 );
                 Ok(())
             }

@@ -148,11 +148,13 @@ pub(super) fn find(view: &View<'_>, search: TimerSearch) -> Result<TimerGroups, 
         let numbers = |column| ranking.numbers(column);
         let [hits, requests, time] = ["hit_count", "req_count", "timer_value"].map(numbers);
         let cpu = ["ru_utime_total", "ru_stime_total"].map(numbers);
+        let about = ranking.about();
         let quantiles = ["timer_median", "p95", "p99"].map(numbers);
         let us = |secs: Option<f64>| (secs.unwrap_or(0.0) * 1e6).round() as u64;
         let group = |row: usize| {
             let count = |count: Option<f64>| count.unwrap_or(0.0) as u64;
             let cpu_us = cpu.iter().map(|secs| us(secs(row))).sum();
+            let is_measured = cpu.iter().any(|secs| secs(row).is_some());
             let key = ranking.answer.key_columns.first();
             TimerGroup {
                 keys: vec![key.map(|key| ranking.table().value(row, *key).plain())],
@@ -160,7 +162,7 @@ pub(super) fn find(view: &View<'_>, search: TimerSearch) -> Result<TimerGroups, 
                 hits: count(hits(row)),
                 value_us: us(time(row)),
                 cpu_us,
-                is_measured: cpu_us > 0,
+                is_measured,
                 quantiles: quantiles.each_ref().map(|secs| secs(row).unwrap_or(f64::NAN)),
                 ..TimerGroup::default()
             }
@@ -168,7 +170,7 @@ pub(super) fn find(view: &View<'_>, search: TimerSearch) -> Result<TimerGroups, 
         groups.rows = (0..ranking.table().len()).map(group).collect();
         groups.other = None;
         groups.partial = ranking.answer.partial().to_vec();
-        groups.counted_by = Some(report);
+        groups.counted_by = Some(format!("{report}, {about}"));
     }
     Ok(groups)
 }
