@@ -49,7 +49,7 @@ const OF_COVERAGE: [(&str, Measure); 5] = [
 
 /// The definition of [`Dataset::swaps`], and its sums.
 const SWAPS: &str = "0000000000000001";
-const OF_SWAPS: [(&str, Measure); 5] = [
+pub(super) const OF_SWAPS: [(&str, Measure); 5] = [
     ("count", Measure::Requests),
     ("bytes", Measure::Traffic),
     ("timed", Measure::Hits),
@@ -61,7 +61,7 @@ const OF_SWAPS: [(&str, Measure); 5] = [
 const SAMPLES: &str = "0000000000000002";
 pub(super) const SAMPLE_KEYS: [SampleKey; 5] =
     [SampleKey::Host, SampleKey::Script, SampleKey::Scope, SampleKey::Function, SampleKey::File];
-const OF_SAMPLES: [(&str, Measure); 3] = [
+pub(super) const OF_SAMPLES: [(&str, Measure); 3] = [
     ("samples", Measure::Requests),
     ("seconds_estimated_us", Measure::Time),
     ("memory_sum", Measure::Memory),
@@ -103,11 +103,7 @@ impl Coverage {
     pub(crate) fn gain(self) -> Gain {
         let Self { secs, missed, histograms_dropped, keys_folded, rows_lost } = self;
         let counts = [secs, missed, histograms_dropped, keys_folded, rows_lost];
-        let mut sums = [0; Measure::ALL.len()];
-        for ((_, measure), count) in OF_COVERAGE.into_iter().zip(counts) {
-            sums[measure as usize] = count.into();
-        }
-        Gain::of(Totals::of(sums))
+        Gain::of(OF_COVERAGE, counts.map(u128::from))
     }
 }
 

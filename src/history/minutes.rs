@@ -7,14 +7,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::dataset::{Coverage, SAMPLE_KEYS};
+use super::dataset::{Coverage, OF_SAMPLES, OF_SWAPS, SAMPLE_KEYS};
 use super::{Dataset, Gain, History, Resolution, UnflushedRows};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::input::squid::sums::Swaps;
 use crate::profile::{NewSamples, Profile};
 use crate::report::Watched;
 use crate::report::row_key::key_of;
-use crate::report::totals::Totals;
 
 /// The most seconds that count as running time when nothing ended them: more means that the process
 /// was stopped.
@@ -58,13 +57,15 @@ impl MinuteRollup {
         self.history.take(missed, folded, second.reached.clone(), |running| {
             read(&mut Adding { running, minute, datasets, dataset: None });
             for (texts, moved) in second.moves.iter() {
-                running.add(&self.swaps, minute, &key_of(texts), false, &gain_of(moved));
+                let Swaps { count, bytes, timed, first_delay_us, total_us } = *moved;
+                let counts = [count, bytes, timed, first_delay_us, total_us].map(u128::from);
+                let gain = Gain::of(OF_SWAPS, counts);
+                running.add(&self.swaps, minute, &key_of(texts), false, &gain);
             }
             if let Some((dataset, (rows, missed))) = sampled {
                 for row in &rows.rows {
-                    let time = (row.seconds * 1e6).round() as u128;
-                    let (requests, memory) = (row.samples, row.memory_sum);
-                    let gain = Gain::of(Totals { requests, time, memory, ..Totals::ZERO });
+                    let us = (row.seconds * 1e6).round() as u128;
+                    let gain = Gain::of(OF_SAMPLES, [row.samples.into(), us, row.memory_sum]);
                     running.add(dataset, minute, &key_of(row.texts()), row.is_other(), &gain);
                 }
                 if missed > 0 {
@@ -99,18 +100,6 @@ fn cover(running: &mut UnflushedRows, dataset: &Dataset, second: &Second, mut lo
     for (minute, secs) in Resolution::Minute.split(from..from + second.secs.min(SECS_MAX)) {
         running.cover(&key, minute, Coverage { secs, ..std::mem::take(&mut lost) });
     }
-}
-
-/// Moved objects as sums of a row, in the columns of [`Dataset::swaps`].
-fn gain_of(moved: &Swaps) -> Gain {
-    Gain::of(Totals {
-        requests: moved.count,
-        traffic: moved.bytes.into(),
-        hits: moved.timed.into(),
-        ru_utime: moved.first_delay_us.into(),
-        time: moved.total_us.into(),
-        ..Totals::ZERO
-    })
 }
 
 /// Adds rows to those of their minute.

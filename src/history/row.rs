@@ -3,7 +3,7 @@
 use super::histogram::decode;
 use crate::report::encoded_gain::Sum;
 use crate::report::histogram::{BucketLayout, Histogram};
-use crate::report::totals::{Extremes, Totals};
+use crate::report::totals::{Extremes, Measure, Totals};
 
 /// A gain: sums, histogram, extremes.
 #[derive(Debug, Clone, Default)]
@@ -15,9 +15,13 @@ pub struct Gain {
 }
 
 impl Gain {
-    /// Sums without a histogram.
-    pub(super) fn of(totals: Totals) -> Self {
-        Self { sum: Sum::of(totals, None), ..Self::default() }
+    /// The gain of a row of no report: its counts, in the sums that have its columns.
+    pub(super) fn of<const N: usize>(columns: [(&str, Measure); N], counts: [u128; N]) -> Self {
+        let mut sums = [0; Measure::ALL.len()];
+        for ((_, measure), count) in columns.into_iter().zip(counts) {
+            sums[measure as usize] = count;
+        }
+        Self { sum: Sum::of(Totals::of(sums), None), ..Self::default() }
     }
 
     /// The gain of requests with these times: microseconds, and the number of requests.
