@@ -73,11 +73,15 @@ impl MinuteRollup {
                     running.cover(&dataset.coverage_key(), minute, lost);
                 }
             }
+            // For how long each report existed, which may be several minutes, and what was lost
+            // before.
+            let existed = second.unix_secs..second.unix_secs + second.secs.min(SECS_MAX);
             for report in second.reports() {
-                if let Some(dataset) = datasets.get(&report.number) {
-                    let keys_folded = second.folded(report);
-                    let lost = Coverage { missed, keys_folded, ..Coverage::default() };
-                    cover(running, dataset, second, lost);
+                let Some(dataset) = datasets.get(&report.number) else { continue };
+                let (key, keys_folded) = (dataset.coverage_key(), second.folded(report));
+                let mut lost = Coverage { missed, keys_folded, ..Coverage::default() };
+                for (minute, secs) in Resolution::Minute.split(existed.clone()) {
+                    running.cover(&key, minute, Coverage { secs, ..std::mem::take(&mut lost) });
                 }
             }
         });
@@ -90,15 +94,6 @@ impl MinuteRollup {
             let of = || Arc::new(Dataset::of(&report.definition, self.error_status));
             (report.number, known.remove(&report.number).unwrap_or_else(of))
         }));
-    }
-}
-
-/// Records that a report existed for some seconds, which may span several minutes, and what was
-/// lost before.
-fn cover(running: &mut UnflushedRows, dataset: &Dataset, second: &Second, mut lost: Coverage) {
-    let (key, from) = (dataset.coverage_key(), second.unix_secs);
-    for (minute, secs) in Resolution::Minute.split(from..from + second.secs.min(SECS_MAX)) {
-        running.cover(&key, minute, Coverage { secs, ..std::mem::take(&mut lost) });
     }
 }
 
