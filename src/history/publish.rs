@@ -24,7 +24,7 @@ use super::merged::Merged;
 use super::parquet::FileWriter;
 use super::part::{Part, datasets};
 use super::pending::{PendingFile, PendingWriter};
-use super::read_plan::is_kept_from;
+use super::read_plan::is_gone;
 use super::resolution::date;
 use super::store::Store;
 use super::{Dataset, Resolution};
@@ -177,7 +177,8 @@ impl Store {
                 sums.begin(dataset)?;
             }
             // Late rows must not stand for all of an hour whose minutes are gone.
-            let is_kept = is_kept_from(self.manifest.parts(), dataset, resolution, &span);
+            let parts: Vec<_> = self.manifest.parts().filter(|part| part.has(dataset)).collect();
+            let is_kept = !is_gone(&parts, resolution, &span);
             let file = is_kept.then(|| self.create()).transpose()?;
             let mut file = file.map(|file| FileWriter::new(file, dataset, resolution));
             let rows = opened.iter().map(|(path, file)| (*path, file.rows(dataset)));

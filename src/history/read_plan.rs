@@ -47,7 +47,7 @@ impl ReadPlan {
         *step = step.next_multiple_of(Resolution::Minute.secs());
         for (fine, coarse) in ROLLED {
             if !step.is_multiple_of(coarse.secs())
-                && is_gone(&parts, fine, coarse, &outwards(asked, coarse))
+                && is_gone(&parts, fine, &outwards(asked, coarse))
             {
                 *step = step.next_multiple_of(coarse.secs());
             }
@@ -83,20 +83,10 @@ fn ceiling(unix_secs: u64, resolution: Resolution) -> u64 {
     resolution.begin(unix_secs.saturating_add(resolution.secs() - 1))
 }
 
-/// Whether rows of a resolution are kept from the start of a span on, which reaches to now.
-pub(super) fn is_kept_from<'p>(
-    parts: impl Iterator<Item = &'p Arc<Part>>,
-    dataset: &Dataset,
-    resolution: Resolution,
-    span: &Range<u64>,
-) -> bool {
-    let parts: Vec<_> = parts.filter(|part| part.has(dataset)).collect();
-    !resolution.coarser().is_some_and(|coarse| is_gone(&parts, resolution, coarse, span))
-}
-
 /// Whether hours or days in a span only have coarse rows left. Fine ones are removed oldest first:
 /// where there are older ones, an hour without any had none.
-fn is_gone(parts: &[&Arc<Part>], fine: Resolution, coarse: Resolution, span: &Range<u64>) -> bool {
+pub(super) fn is_gone(parts: &[&Arc<Part>], fine: Resolution, span: &Range<u64>) -> bool {
+    let Some(coarse) = fine.coarser() else { return false };
     let rolled = parts.iter().filter(|part| part.is_rolled() && part.resolution == fine);
     let first = rolled.map(|part| coarse.begin(part.span.start)).min().unwrap_or(u64::MAX);
     let end = span.end.min(first);
@@ -110,7 +100,7 @@ fn widened(parts: &[&Arc<Part>], span: Range<u64>) -> Range<u64> {
     for (fine, coarse) in ROLLED {
         let is_cut = |edge| {
             let begin = coarse.begin(edge);
-            begin < edge && is_gone(parts, fine, coarse, &(begin..begin + coarse.secs()))
+            begin < edge && is_gone(parts, fine, &(begin..begin + coarse.secs()))
         };
         if is_cut(start) {
             start = coarse.begin(start);
