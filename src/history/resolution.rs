@@ -5,19 +5,22 @@ use std::ops::Range;
 use chrono::{DateTime, Datelike as _, Days, Months, NaiveDate};
 use serde::{Deserialize, Serialize};
 
-/// The span of time of a row, from the finest to the coarsest.
-#[derive(
-    Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Resolution {
-    /// 60 s.
-    #[default]
-    Minute,
-    /// 3,600 s.
-    Hour,
-    /// 86,400 s, from midnight UTC.
-    Day,
+use crate::telemetry::counter::counted;
+
+counted! {
+    /// The span of time of a row, from the finest to the coarsest; the name is used in folders and
+    /// answers.
+    #[derive(Default, PartialOrd, Ord, Serialize, Deserialize)]
+    #[serde(rename_all = "snake_case")]
+    Resolution {
+        /// 60 s.
+        #[default]
+        Minute = "minute",
+        /// 3,600 s.
+        Hour = "hour",
+        /// 86,400 s, from midnight UTC.
+        Day = "day",
+    }
 }
 
 /// The shortest span that contains both.
@@ -26,21 +29,12 @@ pub(super) fn hull(one: Range<u64>, other: Range<u64>) -> Range<u64> {
 }
 
 impl Resolution {
-    /// All resolutions, finest first.
-    pub const ALL: [Self; 3] = [Self::Minute, Self::Hour, Self::Day];
-
-    /// Of each the name, the length in seconds, and the buckets of a doubling as a power of two.
-    const EACH: [(&'static str, u64, u32); 3] =
-        [("minute", 60, 6), ("hour", 3_600, 4), ("day", 86_400, 4)];
-
-    /// Returns the name used in folders and answers.
-    pub const fn name(self) -> &'static str {
-        Self::EACH[self as usize].0
-    }
+    /// Of each the length in seconds, and the buckets of a doubling as a power of two.
+    const EACH: [(u64, u32); Self::COUNT] = [(60, 6), (3_600, 4), (86_400, 4)];
 
     /// Returns the length in seconds.
     pub const fn secs(self) -> u64 {
-        Self::EACH[self as usize].1
+        Self::EACH[self as usize].0
     }
 
     /// Returns the next coarser resolution.
@@ -51,7 +45,7 @@ impl Resolution {
     /// Buckets of a doubling in the log-linear histograms of its rows, as a power of two: 64 (0.78
     /// %) or 16 (3.1 %).
     pub(crate) const fn bucket_bits(self) -> u32 {
-        Self::EACH[self as usize].2
+        Self::EACH[self as usize].1
     }
 
     /// Returns the unix second at which the row of a given second begins.
