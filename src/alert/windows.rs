@@ -64,9 +64,9 @@ pub struct Gain {
 impl Gain {
     /// Size in memory, bytes.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<Self>()
-            + self.reports.iter().map(ReportGain::bytes).sum::<usize>()
-            + size_of_val(&*self.counts)
+        let row = |it: &RowGain| size_of::<RowGain>() + it.key.len() + it.packed.len();
+        let rows: usize = self.reports.iter().flat_map(|it| &it.rows).map(row).sum();
+        size_of::<Self>() + size_of_val(&*self.reports) + rows + size_of_val(&*self.counts)
     }
 }
 
@@ -100,12 +100,6 @@ impl ReportGain {
     /// Returns the gain of a report in which nothing was counted.
     pub(crate) fn nothing(report: &str) -> Self {
         Self { report: report.to_owned(), ..Self::default() }
-    }
-
-    /// Size in memory, bytes.
-    pub(super) fn bytes(&self) -> usize {
-        let row = |it: &RowGain| size_of::<RowGain>() + it.key.len() + it.packed.len();
-        size_of::<Self>() + self.rows.iter().map(row).sum::<usize>()
     }
 }
 
