@@ -92,6 +92,11 @@ pub(super) fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
     Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
 }
 
+/// All of these conditions as one; `None` of none.
+pub(super) fn all(conditions: impl IntoIterator<Item = Expr>) -> Option<Expr> {
+    conditions.into_iter().reduce(|all, one| binary(all, BinaryOperator::And, one))
+}
+
 /// A CASE of these conditions, each before its result, and perhaps the result otherwise: a function
 /// until `analysis` makes it one, since DataFusion takes the type of a CASE from its first result.
 pub(super) fn case(parts: Vec<Expr>) -> Expr {

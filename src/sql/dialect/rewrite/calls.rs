@@ -74,19 +74,8 @@ pub(super) fn rewrite(mut call_of: Function, context: &Context<'_>) -> Result<Ex
             let at = call("__from_unixtime", vec![next(), zone()]);
             call("date_format", vec![at, next()])
         }
-        ("if", 3) => {
-            let (mut condition, mut then, mut otherwise) = (next(), next(), next());
-            as_case_condition(&mut condition)?;
-            as_value(&mut then);
-            as_value(&mut otherwise);
-            case(vec![condition, then, otherwise])
-        }
-        ("ifnull" | "nvl", 2) => {
-            let (mut first, mut second) = (next(), next());
-            as_value(&mut first);
-            as_value(&mut second);
-            call("coalesce", vec![first, second])
-        }
+        ("if", 3) => case(vec![as_case_condition(next())?, as_value(next()), as_value(next())]),
+        ("ifnull" | "nvl", 2) => call("coalesce", vec![as_value(next()), as_value(next())]),
         ("nullif", 2) => {
             let (first, second) = (next(), next());
             let equal = binary(context.copies.of(&first)?, BinaryOperator::Eq, second);

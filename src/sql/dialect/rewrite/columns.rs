@@ -20,7 +20,7 @@ use datafusion::sql::sqlparser::ast::{
 
 use super::aggregates::is_aggregate_call;
 use super::aliases::aliased;
-use super::build::binary;
+use super::build::{all, binary};
 use super::names::{ColumnNames, is_star, name_items, without_dual};
 use super::select::COLUMNS_MAX;
 use super::{group_expressions, ident};
@@ -409,15 +409,11 @@ impl ColumnWriter<'_> {
         if is_full {
             return Err(SqlError::not_supported("FULL JOIN with USING or NATURAL; use ON"));
         }
-        let mut condition = None;
-        for name in &common {
+        let equal = common.iter().map(|name| {
             let (left, right) = (left.one(name)?.named(), right.one(name)?.named());
-            let equal = binary(left, BinaryOperator::Eq, right);
-            condition = Some(match condition {
-                Some(before) => binary(before, BinaryOperator::And, equal),
-                None => equal,
-            });
-        }
+            Ok(binary(left, BinaryOperator::Eq, right))
+        });
+        let condition = all(equal.collect::<Result<Vec<_>, SqlError>>()?);
         let condition = condition.unwrap_or_else(|| Expr::Value(Value::Boolean(true).into()));
         *constraint = JoinConstraint::On(condition);
         let (mut first, mut second) = match is_right {

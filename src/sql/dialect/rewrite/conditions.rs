@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{Expr, Visit, Visitor};
 
-use super::build::{call, is_case, take};
+use super::build::{call, is_case};
 use crate::sql::error::SqlError;
 
 /// Most levels of CASE within the condition of a CASE: DataFusion checks nullability there more
@@ -37,15 +37,15 @@ impl Visitor for Depth {
 }
 
 /// Converts an expression used as a condition to a boolean.
-pub(super) fn as_condition(expr: &mut Expr) {
-    *expr = call("__truth", vec![take(expr)]);
+pub(super) fn as_condition(expr: Expr) -> Expr {
+    call("__truth", vec![expr])
 }
 
 /// The condition of a CASE.
 ///
 /// # Errors
 /// [`SqlError::parse`] if it nests too many others.
-pub(super) fn as_case_condition(expr: &mut Expr) -> Result<(), SqlError> {
+pub(super) fn as_case_condition(expr: Expr) -> Result<Expr, SqlError> {
     let mut depth = Depth::default();
     let _ = expr.visit(&mut depth);
     if depth.most > DEPTH_MAX {
@@ -53,11 +53,10 @@ pub(super) fn as_case_condition(expr: &mut Expr) -> Result<(), SqlError> {
             "the statement grows too large: CASEs and IFs are nested more than {DEPTH_MAX} deep in the condition of another"
         )));
     }
-    as_condition(expr);
-    Ok(())
+    Ok(as_condition(expr))
 }
 
 /// Converts a boolean used as a value to 1 or 0.
-pub(super) fn as_value(expr: &mut Expr) {
-    *expr = call("__value", vec![take(expr)]);
+pub(super) fn as_value(expr: Expr) -> Expr {
+    call("__value", vec![expr])
 }

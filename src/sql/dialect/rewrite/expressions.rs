@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, Expr, TrimWhereField, UnaryOperator, Value,
 };
 
-use super::build::{binary, call, case, not, null, number, take, text};
+use super::build::{all, binary, call, case, not, null, number, take, text};
 use super::calls;
 use super::conditions::{as_case_condition, as_condition, as_value};
 use super::patterns::{like, regexp};
@@ -60,7 +60,7 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
             UnaryOperator::Plus => *expr = take(inner),
             UnaryOperator::BitwiseNot => *expr = call("__bitnot", vec![take(inner)]),
             UnaryOperator::Not | UnaryOperator::BangNot => {
-                as_condition(inner);
+                **inner = as_condition(take(inner));
                 *op = UnaryOperator::Not;
             }
             other => return Err(SqlError::parse(format!("MySQL has no operator {other}"))),
@@ -70,7 +70,7 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
         | Expr::IsFalse(inner)
         | Expr::IsNotFalse(inner)
         | Expr::IsUnknown(inner)
-        | Expr::IsNotUnknown(inner) => as_condition(inner),
+        | Expr::IsNotUnknown(inner) => **inner = as_condition(take(inner)),
         Expr::Between { expr: inner, negated, low, high } => {
             let (inner, low, high) = (take(inner), take(low), take(high));
             // What is compared how depends on the types of all three.
@@ -112,14 +112,9 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
                     let operand = context.copies.of(&**operand)?;
                     condition = binary(operand, BinaryOperator::Eq, condition);
                 }
-                as_case_condition(&mut condition)?;
-                as_value(&mut when.result);
-                parts.extend([condition, take(&mut when.result)]);
+                parts.extend([as_case_condition(condition)?, as_value(take(&mut when.result))]);
             }
-            if let Some(otherwise) = else_result {
-                as_value(otherwise);
-                parts.push(take(otherwise));
-            }
+            parts.extend(else_result.take().map(|otherwise| as_value(*otherwise)));
             *expr = case(parts);
         }
         Expr::Cast {
@@ -190,18 +185,14 @@ fn rewrite_binary(expr: &mut Expr) -> Result<(), SqlError> {
     if let (Expr::Tuple(lefts), Expr::Tuple(rights)) = (&mut **left, &mut **right) {
         let pairs = lefts.iter_mut().map(take).zip(rights.iter_mut().map(take));
         let equal = |(left, right)| binary(left, BinaryOperator::Eq, right);
-        let all = pairs
-            .map(equal)
-            .reduce(|all, one| binary(all, BinaryOperator::And, one))
-            .unwrap_or_else(null);
-        let meant = match op {
+        let all = all(pairs.map(equal)).unwrap_or_else(null);
+        *expr = match op {
             BinaryOperator::Eq => Expr::Nested(Box::new(all)),
             BinaryOperator::NotEq => not(all),
             other => {
                 return Err(SqlError::not_supported(format!("rows compared by {other}")));
             }
         };
-        *expr = meant;
         return Ok(());
     }
     let back = *op == BinaryOperator::Minus;

@@ -38,7 +38,9 @@ use datafusion::sql::sqlparser::ast::{
     Select, Statement, TableAlias, TableFactor, Value, ValueWithSpan, VisitMut, VisitorMut,
 };
 
+use self::build::take;
 pub(crate) use self::columns::write_out as write_out_columns;
+use self::conditions::as_condition;
 pub(crate) use self::names::ColumnNames;
 pub(in crate::sql) use self::types::INTERVAL_UNITS;
 use crate::sql::dialect::context::Context;
@@ -73,7 +75,7 @@ pub(crate) fn rewrite_condition(
     context: &Context<'_>,
 ) -> Result<(), SqlError> {
     rewrite(condition, &Items::new(), context)?;
-    conditions::as_condition(condition);
+    *condition = as_condition(take(condition));
     Ok(())
 }
 
@@ -302,7 +304,7 @@ impl Rewriter<'_> {
 /// Converts the condition of a join to a boolean; USING and NATURAL have become one (`columns`).
 fn join_on(join: &mut JoinOperator) {
     if let on!(JoinConstraint::On(condition)) = join {
-        conditions::as_condition(condition);
+        *condition = as_condition(take(condition));
     }
     // In MySQL, JOIN and CROSS JOIN are the same.
     match join {

@@ -7,16 +7,16 @@
 use std::collections::HashMap;
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, GroupByWithModifier, Ident, OrderBy, OrderByExpr,
-    OrderByKind, OrderByOptions, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier,
-    UnaryOperator, Value, ValueWithSpan,
+    Expr, GroupByExpr, GroupByWithModifier, Ident, OrderBy, OrderByExpr, OrderByKind,
+    OrderByOptions, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier, UnaryOperator,
+    Value, ValueWithSpan,
 };
 
 use super::aggregates::{
     check_concatenations, has_aggregate, is_aggregate, is_aggregate_call, misplaced,
 };
 use super::aliases::{self, aliased, named, replace};
-use super::build::{binary, call, number, take};
+use super::build::{all, call, number, take};
 use super::conditions::as_condition;
 use super::expressions::is_number;
 use super::{READ_ONLY, column_name, group_expressions, join_on, lower};
@@ -117,22 +117,15 @@ fn one(
         orders.extend(totals);
     }
     check_concatenations(select)?;
-    if let Some(condition) = &mut select.selection {
-        as_condition(condition);
-    }
+    select.selection = select.selection.take().map(as_condition);
     if grouped || is_aggregate(select, orders) {
         loosen(select, orders, context)?;
-        if let Some(condition) = &mut select.having {
-            as_condition(condition);
-        }
+        select.having = select.having.take().map(as_condition);
     } else if let Some(mut condition) = select.having.take() {
         // HAVING without groups is a WHERE that may use aliases.
         named(&mut condition, &aliases::aliases(select), context)?;
-        as_condition(&mut condition);
-        select.selection = Some(match select.selection.take() {
-            Some(before) => binary(before, BinaryOperator::And, condition),
-            None => condition,
-        });
+        select.selection =
+            all(select.selection.take().into_iter().chain([as_condition(condition)]));
     }
     Ok(())
 }
