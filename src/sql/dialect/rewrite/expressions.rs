@@ -119,27 +119,24 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
         }
         Expr::Cast {
             expr: inner, data_type, kind: CastKind::Cast | CastKind::DoubleColon, ..
-        } => *expr = cast(take(inner), &data_type.to_string())?,
-        Expr::Convert { expr: inner, data_type, .. } => {
-            *expr = match data_type {
-                Some(data_type) => cast(take(inner), &data_type.to_string())?,
-                // CONVERT(x USING utf8mb4): all texts are utf8mb4.
-                None => call("__text", vec![take(inner)]),
-            };
+        }
+        | Expr::Convert { expr: inner, data_type: Some(data_type), .. } => {
+            *expr = cast(take(inner), &data_type.to_string())?;
+        }
+        // CONVERT(x USING utf8mb4): all texts are utf8mb4.
+        Expr::Convert { expr: inner, data_type: None, .. } => {
+            *expr = call("__text", vec![take(inner)]);
         }
         Expr::Extract { field, expr: inner, .. } => {
             *expr = call("__extract", vec![text(field.to_string()), take(inner)]);
         }
         Expr::Position { expr: what, r#in } => *expr = call("locate", vec![take(what), take(r#in)]),
         Expr::Substring { expr: inner, substring_from, substring_for, .. } => {
-            let mut arguments = vec![take(inner)];
-            match (substring_from.take(), &substring_for) {
-                (Some(from), _) => arguments.push(*from),
-                (None, Some(_)) => arguments.push(number(1)),
-                (None, None) => {}
-            }
-            arguments.extend(substring_for.take().map(|take| *take));
-            *expr = call("substring", arguments);
+            let from = substring_from.take().map(|from| *from);
+            let from = from.or_else(|| substring_for.is_some().then(|| number(1)));
+            let length = substring_for.take().map(|length| *length);
+            let arguments = [Some(take(inner)), from, length].into_iter().flatten();
+            *expr = call("substring", arguments.collect());
         }
         Expr::Trim { trim_where, trim_what, expr: inner, .. } => {
             let name = match trim_where {

@@ -36,9 +36,12 @@ const ROLLUP_MAX: usize = 64;
 pub(super) fn shape(query: &mut Query, context: &Context<'_>) -> Result<(), SqlError> {
     let mut own = Vec::new();
     let orders = match &mut query.order_by {
-        Some(order_by) => orders(order_by)?,
+        Some(OrderBy { kind: OrderByKind::Expressions(orders), .. }) => orders,
+        Some(_) => return Err(SqlError::parse("ORDER BY ALL is not MySQL's")),
         None => &mut own,
     };
+    // Of literals only the positions of columns stay.
+    read_orders(orders, |at| Ok(Some(number(at))))?;
     selects(&mut query.body, orders, context)?;
     if !own.is_empty() {
         let kind = OrderByKind::Expressions(own);
@@ -130,15 +133,6 @@ fn one(
     Ok(())
 }
 
-/// The ORDER BY of a query, without literals but the positions of columns.
-fn orders(order_by: &mut OrderBy) -> Result<&mut Vec<OrderByExpr>, SqlError> {
-    let OrderByKind::Expressions(orders) = &mut order_by.kind else {
-        return Err(SqlError::parse("ORDER BY ALL is not MySQL's"));
-    };
-    read_orders(orders, |at| Ok(Some(number(at))))?;
-    Ok(orders)
-}
-
 /// Replaces positions, counted from 1, by what `position` has there, and takes out what is no order:
 /// NULL, a fraction, or a position that has nothing to order by.
 ///
@@ -176,7 +170,8 @@ fn constant_order(expr: &Expr) -> Option<String> {
 /// Orders by the name of a column what is ordered by the expression that the column shows.
 fn by_name(orders: &mut [OrderByExpr], columns: &[SelectItem]) {
     let is_alias = |expr: &Expr| {
-        columns.iter().filter_map(aliased).any(|(alias, _)| is_name(expr, &alias.value))
+        let Expr::Identifier(name) = expr else { return false };
+        columns.iter().filter_map(aliased).any(|(alias, _)| alias.value == name.value)
     };
     // A number is a position, even if a column shows that number.
     let stays = |expr: &Expr| position(expr).is_some() || is_alias(expr);
@@ -186,11 +181,6 @@ fn by_name(orders: &mut [OrderByExpr], columns: &[SelectItem]) {
             order.expr = Expr::Identifier(alias.clone());
         }
     }
-}
-
-/// Whether an expression is this name alone.
-fn is_name(expr: &Expr, name: &str) -> bool {
-    matches!(expr, Expr::Identifier(own) if own.value == name)
 }
 
 /// Wraps the numbers that a SELECT shows: in GROUP BY, the alias of one would be a position.
