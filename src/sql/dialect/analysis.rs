@@ -277,30 +277,27 @@ impl MysqlOperators {
             && [left, listed].iter().any(|it| it.is_number() || *it == Class::Truth)
             && (doubles || has(Class::Truth) || has(Class::Time))
             && !(has(Class::Null) || has(Class::Other));
-        let expr = std::mem::take(&mut *list.expr);
-        match (left, listed) {
-            (Class::Text, Class::Text) if self.case_insensitive && !is_binary(&expr) => {
-                *list.expr = call("__fold", expr);
-                in_rows(list, |column, _| Ok(call("__fold", column))).map(Transformed::yes)
+        let convert: fn(Expr, Class, &DFSchema) -> Result<Expr> = match (left, listed) {
+            (Class::Text, Class::Text) if self.case_insensitive && !is_binary(&list.expr) => {
+                |side, _, _| Ok(call("__fold", side))
             }
             (Class::Text, Class::Time) | (Class::Time, Class::Text) => {
-                *list.expr = call("__datetime", expr);
-                in_rows(list, |column, _| Ok(call("__datetime", column))).map(Transformed::yes)
+                |side, _, _| Ok(call("__datetime", side))
             }
-            _ if as_numbers => {
-                let convert = |side, class, schema: &DFSchema| match doubles {
-                    true => double(number(side, class), schema),
-                    false => Ok(number(side, class)),
-                };
-                *list.expr = convert(expr, left, schema)?;
-                in_rows(list, |column, schema| convert(column, listed, schema))
-                    .map(Transformed::yes)
-            }
-            _ => {
-                *list.expr = expr;
-                Ok(Transformed::no(Expr::InSubquery(list)))
-            }
-        }
+            _ if as_numbers && doubles => |side, class, schema| double(number(side, class), schema),
+            _ if as_numbers => |side, class, _| Ok(number(side, class)),
+            _ => return Ok(Transformed::no(Expr::InSubquery(list))),
+        };
+        *list.expr = convert(std::mem::take(&mut *list.expr), left, schema)?;
+        let plan = LogicalPlan::clone(&list.subquery.subquery);
+        let column = Expr::Column(Column::from(plan.schema().qualified_field(0)));
+        let column = convert(column, listed, plan.schema())?;
+        // A name of its own, since the sub-query may compare the column as it was with the row
+        // around it.
+        let column = column.alias_qualified(Some(LISTED), LISTED);
+        let plan = LogicalPlanBuilder::from(plan).project([column])?.build()?;
+        list.subquery.subquery = Arc::new(plan);
+        Ok(Transformed::yes(Expr::InSubquery(list)))
     }
 
     /// Corrects one node whose expressions are done.
@@ -317,15 +314,9 @@ impl MysqlOperators {
                 fold(orders, sort.input.schema())?;
                 Ok(Transformed::yes(LogicalPlan::Sort(sort)))
             }
-            LogicalPlan::Join(join) if is_of_sets(&join) => {
-                intersected(join)?.transform_data(|join| self.keys(join))
-            }
             LogicalPlan::Join(join) => {
-                let keys = self.keys(join)?;
-                keys.transform_data(|plan| match plan {
-                    LogicalPlan::Join(join) => asked_in_on(join),
-                    other => Ok(Transformed::no(other)),
-                })
+                let join = intersected(join)?.transform_data(|join| self.keys(join))?;
+                join.transform_data(asked_in_on)
             }
             LogicalPlan::Aggregate(groups) if self.case_insensitive => folded(groups),
             LogicalPlan::Distinct(Distinct::All(input)) if self.case_insensitive => {
@@ -343,7 +334,7 @@ impl MysqlOperators {
 
     /// Compares a text beside a number in the keys of a join as a number, and texts regardless of
     /// case if that is set.
-    fn keys(&self, mut join: Join) -> Result<Transformed<LogicalPlan>> {
+    fn keys(&self, mut join: Join) -> Result<Transformed<Join>> {
         let schemas = [join.left.schema(), join.right.schema()].map(Arc::clone);
         let mut is_changed = self.case_insensitive && !join.on.is_empty();
         for (left, right) in &mut join.on {
@@ -366,7 +357,7 @@ impl MysqlOperators {
             // Names are resolved already, and keys of USING have to be columns.
             join.join_constraint = JoinConstraint::On;
         }
-        Ok(Transformed::new_transformed(LogicalPlan::Join(join), is_changed))
+        Ok(Transformed::new_transformed(join, is_changed))
     }
 }
 
@@ -431,17 +422,6 @@ fn chosen(mut parts: Vec<Expr>, schema: &DFSchema) -> Result<Expr> {
     Ok(Expr::Case(Case::new(None, when_then, otherwise.map(Box::new))))
 }
 
-/// Converts the rows that IN looks for a value in. Their column gets a name of its own, since the
-/// sub-query may compare it as it was with the row around it.
-fn in_rows(mut list: InSubquery, with: impl Fn(Expr, &DFSchema) -> Result<Expr>) -> Result<Expr> {
-    let plan = LogicalPlan::clone(&list.subquery.subquery);
-    let column = Expr::Column(Column::from(plan.schema().qualified_field(0)));
-    let column = with(column, plan.schema())?.alias_qualified(Some(LISTED), LISTED);
-    let plan = LogicalPlanBuilder::from(plan).project([column])?.build()?;
-    list.subquery.subquery = Arc::new(plan);
-    Ok(Expr::InSubquery(list))
-}
-
 /// The rows of a plan, with the columns that are wanted so in other types.
 fn in_types(plan: &LogicalPlan, wanted: &[Option<DataType>]) -> Result<Arc<LogicalPlan>> {
     let rows = with_columns(plan.clone(), |at, column| {
@@ -474,8 +454,11 @@ fn is_of_sets(join: &Join) -> bool {
 }
 
 /// The columns of both sides of an INTERSECT or an EXCEPT are compared in the types that they would
-/// have in a union.
+/// have in a union; other joins stay.
 fn intersected(mut join: Join) -> Result<Transformed<Join>> {
+    if !is_of_sets(&join) {
+        return Ok(Transformed::no(join));
+    }
     let [left, right] = [&join.left, &join.right].map(|side| side.schema().fields().iter());
     let wanted = left.zip(right).map(|(left, right)| {
         let types = [left, right].map(|field| field.data_type().clone());
