@@ -163,16 +163,13 @@ impl Client {
 
     /// Starts the session after login, and confirms to the client.
     fn arrive(&mut self) -> Result<(), CommandError> {
-        self.begin_session();
-        if let Some(database) = self.login.database.take() {
-            self.set_database(&database).map_err(CommandError::Fatal)?;
-        }
+        self.begin_session().map_err(CommandError::Fatal)?;
         self.put_ok(false);
         Ok(())
     }
 
-    /// Starts a new session for the current user.
-    fn begin_session(&mut self) {
+    /// Starts a new session for the current user, in the database of a login.
+    fn begin_session(&mut self) -> Result<(), SqlError> {
         let user = format!("{}@{}", self.login.user, self.peer);
         self.place.set_owner(self.owner());
         self.connection.set_client(instruments::thread::Client {
@@ -186,6 +183,10 @@ impl Client {
         self.session.tls = self.frames.tls.clone();
         self.multi = self.login.terms.has(CapabilityFlags::CLIENT_MULTI_STATEMENTS);
         self.statements.clear();
+        match self.login.database.take() {
+            Some(database) => self.set_database(&database),
+            None => Ok(()),
+        }
     }
 
     /// The identity of the client, independent of its name.
@@ -227,7 +228,7 @@ impl Client {
             }
             RESET_CONNECTION => {
                 let database = self.session.database.take();
-                self.begin_session();
+                self.begin_session()?;
                 self.session.database = database;
             }
             CHANGE_USER => self.change_user(&packet.bytes).await?,
@@ -323,10 +324,6 @@ impl Client {
                 return Err(CommandError::Fatal(error));
             }
         }
-        self.begin_session();
-        match self.login.database.take() {
-            Some(database) => Ok(self.set_database(&database)?),
-            None => Ok(()),
-        }
+        Ok(self.begin_session()?)
     }
 }
