@@ -175,10 +175,9 @@ impl Engine {
         if name.is_empty() {
             return Err(SqlError::no_database(NO_DATABASE));
         }
-        let mut all = tables::database_names(&self.0.catalog);
-        let known = all.find(|known| known.eq_ignore_ascii_case(name));
-        known.map(str::to_owned).ok_or_else(|| {
-            let all: Vec<&str> = tables::database_names(&self.0.catalog).collect();
+        let all: Vec<&str> = tables::database_names(&self.0.catalog).collect();
+        let known = all.iter().find(|known| known.eq_ignore_ascii_case(name));
+        known.map(|known| (*known).to_owned()).ok_or_else(|| {
             let all = all.join(", ");
             SqlError::no_such_database(format!("Unknown database '{name}'; there are {all}"))
         })
@@ -265,24 +264,16 @@ impl Engine {
         let lacking = lacking.and_then(|rest| rest.strip_suffix("' doesn't exist"));
         let lacking = lacking.and_then(|name| name.split_once('.'));
         if let Some((database, table)) = lacking.filter(|_| error.code == 1146) {
-            let catalog = self.0.state.catalog_list().catalog(tables::CATALOG);
-            let names = |database: &str| {
-                let database = catalog.as_ref().and_then(|catalog| catalog.schema(database));
-                database.map_or_else(Vec::new, |database| database.table_names())
-            };
-            if database == "history" && names("pinba").iter().any(|it| it == table) {
-                error
-                    .message
-                    .push_str("; its past is not kept, see history.dir and history.reports");
+            let names = |database: &str| tables::names(&self.0.catalog, database);
+            let hint = if database == "history" && names("pinba").iter().any(|it| it == table) {
+                "; its past is not kept, see history.dir and history.reports".to_owned()
             } else if self.database(database).is_err() {
                 let all: Vec<&str> = tables::database_names(&self.0.catalog).collect();
-                let hint = format!("; there are the databases {}", all.join(", "));
-                error.message.push_str(&hint);
+                format!("; there are the databases {}", all.join(", "))
             } else {
-                let names = names(database);
-                let question = suggest::question(table, names.iter().map(String::as_str));
-                error.message.push_str(&question);
-            }
+                suggest::question(table, names(database).iter().map(String::as_str))
+            };
+            error.message.push_str(&hint);
         }
         error
     }

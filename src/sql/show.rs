@@ -12,7 +12,7 @@ use super::dialect::context::Context;
 use super::dialect::rewrite::rewrite_condition;
 use super::dialect::tokens::Items;
 use super::engine::Engine;
-use super::error::{NO_DATABASE, SqlError};
+use super::error::SqlError;
 use super::information_schema::describe::{self, ColumnInfo, TableInfo};
 use super::information_schema::{self, COLLATION, DATABASE as INFORMATION_SCHEMA, list};
 use super::limits::plan_size;
@@ -59,10 +59,8 @@ impl Engine {
     /// The rows of a SHOW, before WHERE.
     pub(super) fn list(&self, session: &Session, show: &Show) -> Result<VirtualTable, SqlError> {
         let catalog = &self.0.catalog;
-        let of_database = || match show.database.as_ref().or(session.database.as_ref()) {
-            Some(name) => self.database(name),
-            None => Err(SqlError::no_database(NO_DATABASE)),
-        };
+        let database = show.database.as_ref().or(session.database.as_ref());
+        let of_database = || self.database(database.map_or("", String::as_str));
         let mut shown = match (show.list, show.full) {
             ("TABLES", true) => list("FULL TABLES"),
             ("COLUMNS", true) => list("FULL COLUMNS"),

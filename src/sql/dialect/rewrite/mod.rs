@@ -244,9 +244,7 @@ impl Rewriter<'_> {
         match table {
             TableFactor::Table { name, alias, args, index_hints, .. } => {
                 index_hints.clear();
-                if let Some(alias) = alias {
-                    lower_alias(alias);
-                }
+                alias.iter_mut().for_each(lower_alias);
                 if args.is_some() {
                     return Err(SqlError::not_supported("tables that are functions"));
                 }
@@ -290,9 +288,7 @@ impl Rewriter<'_> {
                 Err(SqlError::not_supported("LATERAL; use a sub-query"))
             }
             TableFactor::Derived { alias, .. } => {
-                if let Some(alias) = alias {
-                    lower_alias(alias);
-                }
+                alias.iter_mut().for_each(lower_alias);
                 Ok(())
             }
             TableFactor::NestedJoin { alias: None, .. } => Ok(()),
