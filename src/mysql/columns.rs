@@ -69,9 +69,7 @@ pub(super) fn put_column(to: &mut Vec<u8>, column: &SqlColumn, collation: u16, b
         None => ("", "", ""),
     };
     // A column with a name of its own comes without the table's alias.
-    let table = column.table.as_deref();
-    let table = table.or(column.origin.as_ref().map(|(table, _)| table.as_str()));
-    let table = table.unwrap_or_default();
+    let table = column.table.as_deref().unwrap_or(origin);
     let names = [database, table, origin, &column.name, name];
     let charset = if text { collation } else { BINARY };
     put_definition(to, names, charset, (kind, length, decimals), flags);

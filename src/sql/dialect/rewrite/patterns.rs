@@ -20,7 +20,15 @@ pub(super) fn like(
     negated: bool,
     context: &Context<'_>,
 ) -> Result<Expr, SqlError> {
-    let pattern = like_pattern(pattern, escape)?;
+    let escape = escape.map(|escape| escape.into_string().unwrap_or_default());
+    // DataFusion's is the backslash.
+    let pattern = match escape {
+        Some(escape) if escape.chars().count() > 1 => {
+            return Err(SqlError::wrong_arguments("ESCAPE takes one character"));
+        }
+        Some(escape) if escape != "\\" => call("__escaped", vec![pattern, text(escape)]),
+        _ => pattern,
+    };
     let is_of_variable = column_name(&inner).is_some_and(|name| name.value == OF_VARIABLES);
     let name = match context.case_insensitive() || is_of_variable {
         true => "__lower",
@@ -33,18 +41,6 @@ pub(super) fn like(
         pattern: Box::new(call(name, vec![pattern])),
         escape_char: None,
     })
-}
-
-/// Converts a pattern to one with the backslash as escape.
-fn like_pattern(pattern: Expr, escape: Option<ValueWithSpan>) -> Result<Expr, SqlError> {
-    let escape = escape.map(|escape| escape.into_string().unwrap_or_default());
-    match escape {
-        Some(escape) if escape.chars().count() > 1 => {
-            Err(SqlError::wrong_arguments("ESCAPE takes one character"))
-        }
-        Some(escape) if escape != "\\" => Ok(call("__escaped", vec![pattern, text(escape)])),
-        _ => Ok(pattern),
-    }
 }
 
 /// REGEXP and RLIKE; checks a literal pattern.
