@@ -80,9 +80,9 @@ fn joins_by_name(from: &[TableWithJoins]) -> bool {
 
 /// Whether the `*` of a SELECT has to be written out, if there is one.
 fn has_star(select: &Select, all_stars: bool) -> bool {
-    let has_alias = |item: &SelectItem| matches!(item, SelectItem::ExprWithAlias { .. });
     let is_grouped = !group_expressions(&select.group_by).is_empty();
-    let needs_names = all_stars || is_grouped || select.projection.iter().any(has_alias);
+    let mut named = select.projection.iter().filter_map(aliased);
+    let needs_names = all_stars || is_grouped || named.next().is_some();
     joins_by_name(&select.from) || needs_names && select.projection.iter().any(is_star)
 }
 
@@ -277,10 +277,7 @@ impl ColumnWriter<'_> {
         let mut tables = Some(Tables::default());
         for from in &mut select.from {
             let more = self.tables(from)?;
-            tables = match (tables, more) {
-                (Some(before), Some(more)) => Some(before.and(more)?),
-                _ => None,
-            };
+            tables = tables.zip(more).map(|(before, more)| before.and(more)).transpose()?;
         }
         let common = tables.as_ref().map_or_else(HashMap::new, Tables::common);
         let aliases = select.projection.iter().filter_map(aliased);
