@@ -193,12 +193,9 @@ fn in_capitals(pairs: Vec<(String, String)>) -> Vec<Vec<Cell>> {
 /// server.
 pub(super) fn status(catalog: &Catalog) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
-    if let Ok(answer) = catalog.report("v2_stats", &ReportQuestion::default()) {
-        let table = answer.table;
+    let stats = catalog.report("v2_stats", &ReportQuestion::default());
+    if let Some(table) = stats.ok().map(|it| it.table).filter(|it| !it.is_empty()) {
         for (at, column) in table.columns().iter().enumerate() {
-            if table.is_empty() {
-                break;
-            }
             let value = match table.value(0, at) {
                 Value::Null => continue,
                 Value::Int(value) => value.to_string(),
