@@ -206,23 +206,16 @@ pub(super) fn exists(exists: Exists) -> Result<Transformed<Expr>> {
             Ok(Transformed::yes(if negated { not(found) } else { found }))
         }
         Err(query) => {
-            refuse_offset(&query)?;
+            // DataFusion would look at all rows.
+            if let LogicalPlan::Limit(limit) = &*query.subquery
+                && !query.outer_ref_columns.is_empty()
+                && !matches!(limit.get_skip_type()?, SkipType::Literal(0))
+            {
+                let what = "EXISTS of a sub-query that looks at the row around it and has LIMIT with an offset";
+                return Err(SqlError::not_supported(format!("{what}; count its rows")).into());
+            }
             Ok(Transformed::no(Expr::Exists(Exists::new(query, negated))))
         }
-    }
-}
-
-/// Refuses `EXISTS (SELECT ... LIMIT 1, 1)` where DataFusion looks at all rows instead.
-fn refuse_offset(query: &Subquery) -> Result<()> {
-    match &*query.subquery {
-        LogicalPlan::Limit(limit)
-            if !query.outer_ref_columns.is_empty()
-                && !matches!(limit.get_skip_type()?, SkipType::Literal(0)) =>
-        {
-            let what = "EXISTS of a sub-query that looks at the row around it and has LIMIT with an offset";
-            Err(SqlError::not_supported(format!("{what}; count its rows")).into())
-        }
-        _ => Ok(()),
     }
 }
 
