@@ -111,7 +111,8 @@ pub(super) async fn drive(
 
 impl Client {
     async fn serve(mut self) {
-        let arrived = self.arrive();
+        let begun = self.begin_session().map_err(CommandError::Fatal);
+        let arrived = begun.map(|()| self.put_ok(false));
         if !self.conclude(arrived).await {
             return;
         }
@@ -159,13 +160,6 @@ impl Client {
             self.frames.close().await;
         }
         sent && !last
-    }
-
-    /// Starts the session after login, and confirms to the client.
-    fn arrive(&mut self) -> Result<(), CommandError> {
-        self.begin_session().map_err(CommandError::Fatal)?;
-        self.put_ok(false);
-        Ok(())
     }
 
     /// Starts a new session for the current user, in the database of a login.
