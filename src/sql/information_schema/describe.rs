@@ -164,7 +164,7 @@ fn declared(
 
 /// Describes a table of history.
 fn of_history(catalog: &Catalog, name: &str) -> Option<TableInfo> {
-    let schema = history::columns(catalog, name)?;
+    let schema = history::view(catalog, name)?.schema;
     let columns = schema.fields().iter().map(|field| {
         (field.name().clone(), tables::column_of(None, field).sql_type.to_string(), true)
     });

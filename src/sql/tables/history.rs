@@ -72,12 +72,8 @@ pub(in crate::sql) fn names(catalog: &Catalog) -> Vec<String> {
     names
 }
 
-/// The columns of a table; `None` if it does not exist.
-pub(in crate::sql) fn columns(catalog: &Catalog, name: &str) -> Option<SchemaRef> {
-    Some(view(catalog, name)?.schema)
-}
-
-fn view(catalog: &Catalog, name: &str) -> Option<View> {
+/// A table with its columns; `None` if it does not exist.
+pub(in crate::sql) fn view(catalog: &Catalog, name: &str) -> Option<View> {
     if !catalog.has_history() {
         return None;
     }
