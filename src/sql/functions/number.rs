@@ -74,8 +74,8 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         typed("least", (2, MANY), common_type, |a| extreme(a, false, false)).checked(),
         typed("__greatest_folded", (2, MANY), common_type, |a| extreme(a, true, true)),
         typed("__least_folded", (2, MANY), common_type, |a| extreme(a, false, true)),
-        reals("pow power", f64::powf),
-        reals("atan2", f64::atan2),
+        strict("pow power", (2, 2), |a| a[0].real().powf(a[1].real())),
+        strict("atan2", (2, 2), |a| a[0].real().atan2(a[1].real())),
         of_real("sqrt", f64::sqrt),
         of_real("exp", f64::exp),
         of_real("ln", f64::ln),
@@ -127,10 +127,6 @@ fn as_decimals(column: &ArrayRef) -> Result<Option<ArrayRef>, ArrowError> {
 /// A function of one number.
 fn of_real<R: Answer>(names: &'static str, of: fn(f64) -> R) -> FunctionDef {
     strict(names, (1, 1), move |a| of(a[0].real()))
-}
-
-fn reals(names: &'static str, of: fn(f64, f64) -> f64) -> FunctionDef {
-    strict(names, (2, 2), move |a| of(a[0].real(), a[1].real()))
 }
 
 /// Arithmetic of integers, a column at a time.
