@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use datafusion::arrow::datatypes::{Schema, SchemaRef};
+use datafusion::arrow::datatypes::Schema;
 use datafusion::arrow::record_batch::RecordBatch;
 use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
@@ -90,7 +90,10 @@ impl Engine {
         let guard = cancellation::current().ok_or_else(nobody)?;
         guard.run();
         let plan = interruptible(plan)?;
-        let schema = schema_named(&plan.schema(), &columns);
+        let schema = plan.schema();
+        let fields = schema.fields().iter().zip(&*columns);
+        let fields = fields.map(|(field, column)| field.as_ref().clone().with_name(&column.name));
+        let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         let context = self.context();
         let (sender, batches) = mpsc::channel(BATCHES_AHEAD);
         let limits = self.0.settings.limits.clone();
@@ -119,14 +122,6 @@ impl Engine {
             _running: running,
         }))
     }
-}
-
-/// Renames the columns of a schema to those of the answer.
-fn schema_named(schema: &Schema, columns: &[SqlColumn]) -> SchemaRef {
-    let fields = schema.fields().iter().zip(columns);
-    let fields: Vec<_> =
-        fields.map(|(field, column)| field.as_ref().clone().with_name(&column.name)).collect();
-    Arc::new(Schema::new(fields))
 }
 
 /// Sends the rows of a plan to the reader.
