@@ -68,17 +68,11 @@ pub struct ReportAnswer {
     pub table: Box<dyn Table>,
     /// Present for a span.
     pub of_span: Option<OfSpan>,
-    /// Notes on incomplete live data, for people.
-    pub remarks: Vec<String>,
+    /// Missing data, for people.
+    pub partial: Vec<String>,
 }
 
 impl ReportAnswer {
-    /// Missing data, for people.
-    pub fn partial(&self) -> &[String] {
-        let of_span = self.of_span.as_ref();
-        of_span.map_or(&self.remarks, |it| &it.partial)
-    }
-
     /// The names of the key columns.
     pub fn keys(&self) -> Vec<&str> {
         let columns = self.table.columns();
@@ -96,8 +90,6 @@ pub struct OfSpan {
     pub resolution_seconds: u64,
     /// Relative error of percentiles; `None` if the report has buckets of its own.
     pub percentile_error: Option<f64>,
-    /// Missing data, for people.
-    pub partial: Vec<String>,
 }
 
 /// Adds remarks that are not there yet: of a file that cannot be read, neither the rows nor how long

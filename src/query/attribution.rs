@@ -266,7 +266,7 @@ mod tests {
             key_columns: vec![0],
             table: Box::new(Rows { columns: columns.into(), rows: rows.iter().map(row).collect() }),
             of_span: None,
-            remarks: Vec::new(),
+            partial: Vec::new(),
         }
     }
 

@@ -196,7 +196,7 @@ mod tests {
                 rows: samples.iter().map(row).collect(),
             }),
             of_span: None,
-            remarks: Vec::new(),
+            partial: Vec::new(),
         }
     }
 

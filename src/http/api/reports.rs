@@ -140,7 +140,7 @@ pub(in crate::http) async fn read(
         let selected = source.select(&name, &question, selection)?;
         check_chosen(&question, &selected)?;
         let head = match &selected.answer.of_span {
-            Some(of_span) => span_members(of_span),
+            Some(of_span) => span_members(of_span, &selected.answer.partial),
             None => live_members(source, &name, &selected.answer),
         };
         Ok(query.write(&name, selected, head))
@@ -152,7 +152,7 @@ pub(in crate::http) async fn read(
 /// the span for which it has rows of history, or lacks them, if its window reaches that.
 fn live_members(source: &Catalog, name: &str, answer: &ReportAnswer) -> Map<String, Json> {
     let mut members = Map::new();
-    let mut remarks = answer.remarks.clone();
+    let mut remarks = answer.partial.clone();
     let [refilled, _] = source.refilled_in(name).unwrap_or_default();
     if reaches(answer, &refilled) {
         let Range { start, end } = refilled;
@@ -191,7 +191,7 @@ fn reaches(answer: &ReportAnswer, span: &Range<u64>) -> bool {
 }
 
 /// The additional members of an answer about the past.
-fn span_members(of_span: &OfSpan) -> Map<String, Json> {
+fn span_members(of_span: &OfSpan, partial: &[String]) -> Map<String, Json> {
     let mut members = Map::new();
     let mut set = |name: &str, value: Json| members.insert(name.to_owned(), value);
     set("from", of_span.spans.span.start.into());
@@ -202,7 +202,7 @@ fn span_members(of_span: &OfSpan) -> Map<String, Json> {
     }
     set("resolution_seconds", of_span.resolution_seconds.into());
     set("percentile_error", of_span.percentile_error.into());
-    set("partial", of_span.partial.clone().into());
+    set("partial", partial.into());
     members
 }
 
@@ -402,7 +402,7 @@ pub(in crate::http) async fn info(State(app): State<Arc<App>>, mut params: Param
         let answer = source.report("info", &question)?;
         let further = match &answer.of_span {
             Some(of_span) => {
-                let mut members = span_members(of_span);
+                let mut members = span_members(of_span, &answer.partial);
                 members.insert("covered_seconds".into(), answer.covered_seconds.into());
                 members
             }

@@ -110,8 +110,8 @@ impl Ranking {
     /// Adds the time of the page, and what a live report lacks after a kill.
     fn in_words(mut self, view: &View<'_>, name: &str) -> Self {
         if self.answer.of_span.is_none() {
-            self.answer.remarks.extend(lost_remark(view.source, name, &self.answer));
-            self.answer.remarks.extend(view.source.counted_again(self.answer.window_seconds));
+            self.answer.partial.extend(lost_remark(view.source, name, &self.answer));
+            self.answer.partial.extend(view.source.counted_again(self.answer.window_seconds));
         }
         Self { page_time: view.time.clone(), ..self }
     }
@@ -156,7 +156,7 @@ impl Ranking {
             key_columns,
             table: rows,
             of_span: None,
-            remarks: Vec::new(),
+            partial: Vec::new(),
         };
         Self { missing: Some("without"), ..Self::of(answer, &columns, time) }
     }
@@ -235,7 +235,7 @@ impl Ranking {
 
     /// Remarks on incomplete data.
     pub(super) fn remarks(&self, time: &Time) -> Markup {
-        remarks(self.answer.partial(), time)
+        remarks(&self.answer.partial, time)
     }
 
     /// The default order: for two compared spans, by how much slower rows became.

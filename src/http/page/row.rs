@@ -198,8 +198,8 @@ impl Row {
         heads[0] = Head::text(*other);
         let table = table(title, caption, heads, cells, ranking.nothing());
         // The row's own report has said what both lack.
-        let own = self.ranking.answer.partial();
-        let more = ranking.answer.partial().iter().filter(|it| !own.contains(it)).cloned();
+        let own = &self.ranking.answer.partial;
+        let more = ranking.answer.partial.iter().filter(|it| !own.contains(it)).cloned();
         let more = remarks(&more.collect::<Vec<_>>(), &view.time);
         Ok(html! {
             div.panels { section.panel.large #others data-live aria-label=(title) { (table) (more) } }

@@ -549,8 +549,7 @@ mod tests {
         let Spans { span, .. } = page.spans.clone().unwrap();
         let about = |now: u64, span: Range<u64>, covered| {
             let spans = Spans { span, before: None };
-            let of_span =
-                OfSpan { spans, resolution_seconds: 60, percentile_error: None, partial: vec![] };
+            let of_span = OfSpan { spans, resolution_seconds: 60, percentile_error: None };
             let about = Time { now, ..page.clone() }.about(&of_span, covered);
             about.split_once(" UTC").unwrap().1.to_owned()
         };

@@ -169,7 +169,7 @@ pub(super) fn find(view: &View<'_>, search: TimerSearch) -> Result<TimerGroups, 
         };
         groups.rows = (0..ranking.table().len()).map(group).collect();
         groups.other = None;
-        groups.partial = ranking.answer.partial().to_vec();
+        groups.partial = ranking.answer.partial.clone();
         groups.counted_by = Some(format!("{report}, {about}"));
     }
     Ok(groups)

@@ -62,8 +62,7 @@ impl Catalog {
             key.column_type = own.map_or(key.column_type, |it| it.column_type);
         }
         found.spans = [before, span];
-        let of_spans = answers.iter().filter_map(|it| it.of_span.as_ref());
-        of_spans.for_each(|it| add_new(&mut found.partial, &it.partial));
+        answers.iter().for_each(|it| add_new(&mut found.partial, &it.partial));
         found.partial.extend(overlap);
         let [first, second] = found.covered_secs;
         let (shorter, longer) = (first.min(second), first.max(second));

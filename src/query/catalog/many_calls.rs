@@ -69,7 +69,7 @@ impl Catalog {
         }
         Ok(ReportAnswer {
             covered_seconds: covered_seconds.max(1),
-            remarks,
+            partial: remarks,
             ..self.answer_of(table, rows)
         })
     }

@@ -413,9 +413,8 @@ impl Catalog {
                 spans,
                 resolution_seconds: resolution.secs(),
                 percentile_error: is_log_linear.then(|| error(bits) * times),
-                partial,
             }),
-            remarks: Vec::new(),
+            partial,
         })
     }
 

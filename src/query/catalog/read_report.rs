@@ -130,7 +130,7 @@ pub(super) fn answer(
             }),
         },
         of_span: None,
-        remarks: Vec::new(),
+        partial: Vec::new(),
     }
 }
 

@@ -156,7 +156,7 @@ impl Catalog {
             key_columns: table.key_columns(),
             table: table.with_rows(rows, &self.defaults),
             of_span: None,
-            remarks: Vec::new(),
+            partial: Vec::new(),
         }
     }
 
