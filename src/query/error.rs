@@ -12,12 +12,12 @@ use crate::config::suggest;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QueryError {
     /// No report has this name.
-    #[error("there is no report called {name:?}{}", did_you_mean(meant.as_ref()))]
+    #[error("there is no report called {name:?}{question}")]
     UnknownReport {
         /// The requested name.
         name: String,
-        /// The name that was probably meant.
-        meant: Option<String>,
+        /// Asks for the name that was probably meant; empty if none is close.
+        question: String,
     },
 
     /// No request in the pool has this id: it never came, or was evicted.
@@ -86,28 +86,23 @@ pub enum QueryError {
     Busy(String),
 }
 
-fn did_you_mean(meant: Option<&String>) -> String {
-    meant.map_or_else(String::new, |meant| format!("; did you mean {meant:?}?"))
-}
-
 impl QueryError {
     /// A [`QueryError::UnknownReport`].
     pub fn unknown_report(name: &str) -> Self {
-        Self::UnknownReport { name: name.to_owned(), meant: None }
+        Self::UnknownReport { name: name.to_owned(), question: String::new() }
     }
 
     /// Adds the nearest of these names to the error for an unknown report.
     pub fn suggesting(self, names: impl FnOnce() -> Vec<String>) -> Self {
         match self {
-            Self::UnknownReport { name, meant: None } => {
+            Self::UnknownReport { name, question } if question.is_empty() => {
                 let mut names = names();
                 if names.contains(&name) {
                     // Something else has that name, but not of the requested kind.
                     names.clear();
                 }
-                let meant = suggest::meant(&name, names.iter().map(String::as_str));
-                let meant = meant.map(str::to_owned);
-                Self::UnknownReport { name, meant }
+                let question = suggest::question(&name, names.iter().map(String::as_str));
+                Self::UnknownReport { name, question }
             }
             other => other,
         }
