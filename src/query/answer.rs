@@ -136,17 +136,11 @@ pub struct RequestPage {
     pub partial: Vec<String>,
 }
 
-/// The distribution of times in one row of a report.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Distribution {
-    /// Number of requests, or at timer level hits.
-    pub count: u64,
-    /// Nonempty buckets, from the shortest times to the longest. Empty if there was no memory for
-    /// the histogram, or nothing was counted.
-    pub buckets: Vec<DistributionBucket>,
-}
+/// The distribution of times in one row of a report: nonempty buckets, from the shortest times to
+/// the longest. Empty if there was no memory for the histogram, or nothing was counted.
+pub type Distribution = Vec<DistributionBucket>;
 
-/// A range of times, and their number.
+/// A range of times, and their number: of requests, or at timer level of hits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DistributionBucket {
     /// Lower bound in microseconds, inclusive.

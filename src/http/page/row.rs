@@ -25,7 +25,7 @@ use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::{Params, encode, owned, pairs};
 use crate::profile::definition::SampleKey;
-use crate::query::answer::{Distribution, ReportSummary};
+use crate::query::answer::{Distribution, DistributionBucket, ReportSummary};
 use crate::query::error::QueryError;
 use crate::query::question::RequestSearch;
 use crate::query::table::Table;
@@ -278,14 +278,15 @@ impl Row {
         History::of_row(view, &self.summary.name, &self.keys, self.counted(), span)
     }
 
-    fn histogram(&self, at: usize, spread: &Distribution, time: &Time) -> Markup {
+    fn histogram(&self, at: usize, spread: &[DistributionBucket], time: &Time) -> Markup {
         let address = time.row_link(&self.summary.name, "spread.svg", pairs(&self.keys), None);
         let (what, counted) = self.counted().words();
+        let count = spread.iter().map(|bucket| bucket.count).sum();
         html! {
             figure.chart {
                 figcaption {
                     a href=(address) { "Distribution of the " (what) }
-                    span.legend { (formatting::counted(spread.count, counted)) }
+                    span.legend { (formatting::counted(count, counted)) }
                 }
                 (self.drawn("spread-svg", Theme::Page, what, at, spread))
             }
@@ -298,13 +299,13 @@ impl Row {
         theme: Theme,
         title: &str,
         at: usize,
-        spread: &Distribution,
+        spread: &[DistributionBucket],
     ) -> Markup {
         let number = |column| self.ranking.number(column, at);
         let median = number("timer_median").or(number("req_time_median"));
         let marks = [("p50", median), ("p95", number("p95")), ("p99", number("p99"))];
         let marks = marks.map(|(name, secs)| (name, secs.unwrap_or(f64::NAN)));
-        chart::histogram(id, theme, title, &spread.buckets, &marks)
+        chart::histogram(id, theme, title, spread, &marks)
     }
 
     /// The histogram as a stand-alone picture.
@@ -312,7 +313,7 @@ impl Row {
         let spread = self.spread(view)?;
         let gone = || Problem::not_found("there is no such row now");
         let (spread, at) = spread.zip(self.at).ok_or_else(gone)?;
-        if spread.buckets.is_empty() {
+        if spread.is_empty() {
             return Err(Problem::not_found("no times are known"));
         }
         Ok(self.drawn("spread", theme, &self.title(), at, &spread))

@@ -160,8 +160,7 @@ pub(super) fn spread(
         let (low_us, high_us) = definition.buckets.bounds(bucket);
         DistributionBucket { low_us, high_us, count }
     };
-    let buckets: Vec<DistributionBucket> = histogram.into_iter().map(bucket).collect();
-    Distribution { count: buckets.iter().map(|bucket| bucket.count).sum(), buckets }
+    histogram.into_iter().map(bucket).collect()
 }
 
 /// A report with rows of its own, as opposed to a histogram view.
