@@ -20,7 +20,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::Request;
-use http_body_util::BodyExt as _;
 use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
@@ -31,6 +30,7 @@ use tokio::time::Instant;
 use tokio_rustls::TlsAcceptor;
 use tracing::debug;
 
+use super::answer::body::holding;
 use super::answer::endless::Endless;
 use super::auth::Peer;
 use super::settings::{HEADER_BYTES_MAX, HttpSettings};
@@ -186,12 +186,7 @@ async fn converse(
                 progress.begin();
             }
             // The guard stays with the body until hyper has taken all of it.
-            Ok::<_, Infallible>(response.map(|body| {
-                body.map_err(move |error| {
-                    let _ = &answering;
-                    error
-                })
-            }))
+            Ok::<_, Infallible>(response.map(|body| holding(body, answering)))
         }
     });
     let connection = hyper::server::conn::http1::Builder::new()

@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use axum::body::Body;
 use axum::extract::Request;
 use axum::middleware::{Next, from_fn};
 use axum::response::Response;
 use axum::routing::MethodRouter;
-use http_body_util::BodyExt as _;
 
+use super::answer::body::holding;
 use super::answer::endless::Endless;
 use super::app::App;
 use crate::instruments::digests::Statement;
@@ -52,12 +51,7 @@ async fn answer(
         if !event.is_on() || response.extensions().get::<Endless>().is_some() {
             return response;
         }
-        response.map(|body| {
-            Body::new(body.map_err(move |error| {
-                let _ = &event;
-                error
-            }))
-        })
+        response.map(|body| holding(body, event))
     };
     connection.scope(work).await
 }

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, Response};
 use futures::{StreamExt as _, stream};
+use http_body_util::BodyExt as _;
 use serde_json::Value as Json;
 
 use super::arrow::{self, ArrowRows};
@@ -35,6 +36,14 @@ const AT_ONCE: usize = 128;
 
 /// Pieces written while an earlier one is being sent, each on any free thread.
 const PIECES_AHEAD: usize = 2;
+
+/// A body that keeps `guard` until all of it is taken, or it is abandoned.
+pub(in crate::http) fn holding(body: Body, guard: impl Send + 'static) -> Body {
+    Body::new(body.map_err(move |error| {
+        let _ = &guard;
+        error
+    }))
+}
 
 /// The source of an answer, shared by the pieces being written.
 struct Source {
