@@ -16,7 +16,7 @@ use super::formatting::{self, Name, Scale, named, or_empty};
 use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
-use super::table::{FALL, Head, pager, table};
+use super::table::{FALL, Head, cell, pager, table};
 use super::time::Time;
 use super::timer_groups::absent;
 use crate::http::error::Problem;
@@ -209,8 +209,8 @@ fn waterfall(
             @if by.is_some() { td { (formatting::count(bar.timers as u64)) } }
             td { (formatting::count(bar.hits)) }
             td { (times.text(secs(bar.value_us))) }
-            td { @if time_us > 0 { (share(bar.value_us)) } @else { span.none { (formatting::UNKNOWN) } } }
-            td { @match bar.ru_us { Some(us) => (cpus.text(secs(us))), None => span.none { (formatting::UNKNOWN) } } }
+            (cell((time_us > 0).then_some(bar.value_us), share))
+            (cell(bar.ru_us, |us| cpus.text(secs(us))))
             td.fall { (fall(bar, palette.colour(&bar.tags), time_us, whole_us)) }
         }
     };

@@ -16,7 +16,7 @@ use super::formatting::{self, Name, Scale};
 use super::frame;
 use super::ranking::Ranking;
 use super::render::View;
-use super::table::{Head, table};
+use super::table::{Head, cell, table};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::query::error::QueryError;
@@ -245,11 +245,6 @@ fn name(name: &str) -> Markup {
     html! { th.key scope="row" { @if name.is_empty() { span.none { "none" } } @else { (Name(name)) } } }
 }
 
-/// A number as a cell; a dash if unknown.
-fn cell(number: Option<f64>, shown: impl Fn(f64) -> String) -> Markup {
-    html! { td { @match number { Some(number) => (shown(number)), None => span.none { (formatting::UNKNOWN) } } } }
-}
-
 /// A count as a cell.
 fn count(number: Option<f64>) -> Markup {
     cell(number, |number| formatting::count(number as u64))
@@ -424,15 +419,10 @@ fn objects(view: &View<'_>) -> Result<Markup, Problem> {
             let by_hits = hits(b).total_cmp(&hits(a)).then(b.all.total_cmp(&a.all));
             by_hits.then_with(|| a_key.cmp(b_key))
         });
-        let heads = vec![
-            Head::text("Origin"),
-            Head::text("Object"),
-            Head::number("Requests"),
-            Head::number("From memory"),
-            Head::number("From disk"),
-            Head::number("In memory for")
-                .hint("For how long it was in memory when it was asked for: median"),
-        ];
+        let numbers = ["Requests", "From memory", "From disk"];
+        let mut heads = Head::list(&["Origin", "Object"], &numbers);
+        let hint = "For how long it was in memory when it was asked for: median";
+        heads.push(Head::number("In memory for").hint(hint));
         let cells = objects.iter().map(|(place, object)| {
             // A hit in a log of 1997 with a time in memory came from there.
             let moved = residents.get(place).map_or(0.0, |hits| hits.min(object.disk));

@@ -387,6 +387,11 @@ pub(super) fn conditions<'a>(
     }
 }
 
+/// A number as a cell; a dash if unknown.
+pub(super) fn cell<N>(number: Option<N>, shown: impl Fn(N) -> String) -> Markup {
+    html! { td { @match number { Some(number) => (shown(number)), None => span.none { (formatting::UNKNOWN) } } } }
+}
+
 /// A bar behind a name, from 0 to 1. Decoration: its number is in the row.
 pub(super) fn bar(part: f64) -> Markup {
     let width = (100.0 * part.clamp(0.0, 1.0)).round();

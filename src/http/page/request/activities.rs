@@ -9,7 +9,7 @@ use maud::{Markup, html};
 use super::palette::Palette;
 use super::{axis, track};
 use crate::http::page::formatting::{self, Scale};
-use crate::http::page::table::{Head, table};
+use crate::http::page::table::{Head, cell, table};
 use crate::input::squid::activity::{Activity, Measure, Measures, State};
 use crate::query::answer::TimerDetail;
 
@@ -55,11 +55,6 @@ fn run(at: usize, measures: &Measures, time_us: u64) -> Option<(u64, u64, u64)> 
     let end = known.total_us.map_or(time_us, |total| start.saturating_add(total));
     let first = start.saturating_add(known.first_delay_us.unwrap_or(0));
     Some((start, first.min(end), end.max(start)))
-}
-
-/// A time that may be unknown, as a cell.
-fn time(scale: Scale, us: Option<u64>) -> Markup {
-    html! { td { @match us { Some(us) => (scale.text(us as f64 / 1e6)), None => span.none { (formatting::UNKNOWN) } } } }
 }
 
 fn remark(known: &Measure) -> Markup {
@@ -112,7 +107,7 @@ pub(super) fn waterfall(time_us: u64, measures: &Measures, timers: &[TimerDetail
         html! {
             th.key scope="row" { span.tag { (activity.name()) } }
             td.key { (remark(known)) }
-            @for (of, scale) in times { (time(scale, of(known))) }
+            @for (of, scale) in times { (cell(of(known), |us| scale.text(secs(us)))) }
             td.fall { (track(scaled(time_us), bars)) }
         }
     });
