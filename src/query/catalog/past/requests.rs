@@ -182,7 +182,7 @@ impl Catalog {
         });
         let second = received.map(|received| is(RECEIVED, received));
         let named = [is(RUN, run), is(ID, id)].into_iter().chain(second);
-        let mut reader = reader(&at, REQUEST, named);
+        let mut reader = reader(&at, REQUEST, None, named);
         let columns = self.past_columns();
         while let Some(batch) = reader.next().unwrap_or_else(|_| Some(reader.nothing())) {
             if batch.num_rows() == 0 {
@@ -249,7 +249,7 @@ pub(super) fn is_sampled(at: &RequestsSnapshot, span: &Range<u64>) -> bool {
     let until = clipped(span.end.saturating_add(FLUSH_SECS_MAX));
     let near = ident(RECEIVED).gt_eq(lit(since)).and(ident(RECEIVED).lt(lit(until)));
     let conditions = [near, ident(WEIGHT).gt(lit(1.0))];
-    let mut reader = reader_of(at, REQUEST, Some(WEIGHT), conditions);
+    let mut reader = reader(at, REQUEST, Some(WEIGHT), conditions);
     loop {
         match reader.next() {
             Ok(None) => return false,
@@ -364,17 +364,9 @@ pub(super) fn tested<const N: usize>(
     })
 }
 
-/// Reads the rows of a table that satisfy conditions on columns of files.
+/// Reads the rows of a table that satisfy conditions on columns of files; of one column alone if it
+/// is given.
 pub(super) fn reader(
-    at: &RequestsSnapshot,
-    table: &'static str,
-    wanted: impl IntoIterator<Item = Expr>,
-) -> Scan {
-    reader_of(at, table, None, wanted)
-}
-
-/// The same, of one column alone if it is given.
-fn reader_of(
     at: &RequestsSnapshot,
     table: &'static str,
     only: Option<&str>,
@@ -411,7 +403,7 @@ fn timers_of(
     if let Some(now) = &memory.unpublished {
         let of_run = names.clone().into_iter().filter(|name| name.run == now.run);
         let ids = of_run.map(|name| lit(clipped(name.id))).collect();
-        let mut reader = reader(&memory, TIMER, [ident(OF_REQUEST).in_list(ids, false)]);
+        let mut reader = reader(&memory, TIMER, None, [ident(OF_REQUEST).in_list(ids, false)]);
         let read = each_row(&mut reader, |batch, row| {
             let of = int(batch, OF_REQUEST, row).cast_unsigned();
             in_memory.entry(of).or_default().push(detail(batch, row));
@@ -475,7 +467,7 @@ fn of_request(
     each: impl FnMut(&RecordBatch, usize),
 ) -> io::Result<()> {
     let named = [is(RUN, of.run), is(OF_REQUEST, of.id), is(RECEIVED, of.received)];
-    each_row(&mut reader(at, table, named), each)
+    each_row(&mut reader(at, table, None, named), each)
 }
 
 fn each_row(reader: &mut Scan, mut each: impl FnMut(&RecordBatch, usize)) -> io::Result<()> {

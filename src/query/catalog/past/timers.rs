@@ -170,7 +170,7 @@ fn add_timers(
     });
     let since = ident(RECEIVED).gt_eq(lit(clipped(oldest.into())));
     let until = ident(RECEIVED).lt(lit(clipped(span.end)));
-    let mut reader = reader(at, TIMER, [since, until, is_wanted]);
+    let mut reader = reader(at, TIMER, None, [since, until, is_wanted]);
     let sample_of = sums.scanned.sample_of.map(|all| all as f64);
     let stands_for = sample_of.map_or(1.0, |all| all / requests.len() as f64);
     let mut known: HashMap<*const Origin, AHashMap<String, Place>> = HashMap::new();

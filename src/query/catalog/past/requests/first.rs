@@ -151,7 +151,7 @@ impl<T, C: Fn(&T) -> usize> First<T, C> {
         partial: &mut Vec<String>,
         mut made_of: impl FnMut(&RecordBatch, usize) -> T,
     ) {
-        let mut reader = reader(at, REQUEST, conditions(question));
+        let mut reader = reader(at, REQUEST, None, conditions(question));
         reader.narrow(Arc::clone(&self.floor.condition) as _);
         let until = Instant::now() + SEARCH_MAX;
         loop {
