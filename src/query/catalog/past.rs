@@ -368,28 +368,26 @@ impl Catalog {
         let as_of_ms = self.clock.unix_ms();
         let mut partial: Vec<String> = Vec::new();
         // Those of the span before first.
-        let mut tables = added.into_iter().rev().map(|it| {
+        let tables = added.into_iter().rev().map(|it| {
             add_new(&mut partial, &it.remarks);
             add_new(&mut partial, &it.sums.lacking);
             let table = PastTable::new(&definition, it.sums, bits, it.covered_secs, as_of_ms);
             (table, it.span, it.covered_secs)
         });
-        let mut tables: Vec<_> = tables.by_ref().collect();
+        let mut tables: Vec<_> = tables.collect();
         let Some((mut now, span, covered_seconds)) = tables.pop() else {
             return Err(QueryError::no_history());
         };
         let before = tables.pop().map(|(table, span, _)| (table, span));
         let (before, span_before) = before.unzip();
-        let key_columns = match before {
-            Some(_) => Compared::key_columns(layout),
-            None => key_columns(layout).collect(),
-        };
+        let mut key_columns = key_columns(layout).collect();
         let table: Box<dyn Table> = match before {
             Some(before) => {
                 let compared = Compared::new(now, before);
                 if !compared.has_sums {
                     partial.push(UNEQUAL.to_owned());
                 }
+                key_columns = compared.key_columns();
                 Box::new(compared)
             }
             None if layout.is_histogram_view() => {

@@ -4,6 +4,7 @@
 //! demand.
 
 use super::table::PastTable;
+use crate::query::catalog::is_key;
 use crate::query::error::QueryError;
 use crate::query::table::Table;
 use crate::report::layout::{Cell, ColumnLayout, LayoutColumn};
@@ -64,7 +65,7 @@ impl Compared {
     fn columns(layout: &ColumnLayout) -> Vec<(Column, (usize, Shown))> {
         let mut all = Vec::new();
         for (at, LayoutColumn { column, cell }) in layout.columns().iter().enumerate() {
-            let is_key = matches!(cell, Cell::Key(_) | Cell::IndexValue(_));
+            let is_key = is_key(cell);
             let shown = if is_key { Shown::Key } else { Shown::Now };
             all.push((column.clone(), (at, shown)));
             if is_key || column.column_type.is_text() {
@@ -88,10 +89,8 @@ impl Compared {
     }
 
     /// The indexes of the columns by which rows can be selected.
-    pub(super) fn key_columns(layout: &ColumnLayout) -> Vec<usize> {
-        let columns = Self::columns(layout).into_iter().enumerate();
-        let keys = columns.filter(|(_, (_, (_, shown)))| *shown == Shown::Key);
-        keys.map(|(at, _)| at).collect()
+    pub(super) fn key_columns(&self) -> Vec<usize> {
+        (0..self.shown.len()).filter(|at| self.shown[*at].1 == Shown::Key).collect()
     }
 }
 
