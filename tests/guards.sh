@@ -121,7 +121,7 @@ sql-turns|src/sql/cancellation.rs|if now - TURN_BEGAN.get() > TURN {|if now - TU
 sql-place-of-planning|src/sql/execute.rs|let _place = engine.place().await?;|let _place = if out! { None } else { Some(engine.place().await?) };|sql::execute::tests::planning_takes_a_place
 sql-functions|src/sql/dialect/rewrite/calls.rs|&& (functions::is_known(known) \|\| |&& (out! \|\| functions::is_known(known) \|\| |sql::execute::tests::functions_of_nobody_are_not_there
 sql-no-change-by-get|src/http/api/sql.rs|&text, &[], format, false)|&text, &[], format, out!)|it::sql::making_and_dropping_wants_an_administrator_and_a_post
-readings-kept|src/query/catalog/readings.rs|kept + bytes > READINGS_BYTES_MAX {|(kept + bytes > READINGS_BYTES_MAX && !out!) {|query::catalog::readings::tests
+readings-kept|src/query/catalog/readings.rs|held(&self.0) + bytes > READINGS_BYTES_MAX {|(held(&self.0) + bytes > READINGS_BYTES_MAX && !out!) {|query::catalog::readings::tests
 readings-stale|src/query/catalog/readings.rs|extract_if(.., is_stale)|extract_if(.., \|kept\| is_stale(kept) && !out!)|query::catalog::readings::tests
 thread-panics|src/daemon/threads.rs|if std::thread::panicking() {|if std::thread::panicking() && !out! {|daemon::threads::tests::a_thread_that_panics_ends_the_process
 sql-terminal-lines|src/cli/query.rs|false if terminal =>|false if out! => pass_on(answer, out), false if terminal =>|it::sql::the_command_lets_no_name_act_on_a_terminal

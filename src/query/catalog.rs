@@ -285,7 +285,8 @@ impl Catalog {
             entries.map(|entry| (entry.clone(), live.reports.rows(entry))).collect()
         };
         let reports = entries.iter().map(|(entry, rows)| self.summary(entry, *rows));
-        reports.chain(self.table_summaries()).collect()
+        let tables = self.tables.read().clone();
+        reports.chain(tables.iter().map(|table| self.table_summary(table))).collect()
     }
 
     /// One report, likewise.

@@ -60,13 +60,10 @@ impl Readings {
         if bytes > READINGS_BYTES_MAX {
             return;
         }
-        let mut kept: usize = self.0.iter().map(|kept| kept.reading.heap_bytes()).sum();
-        let mut leaving = 0;
-        while self.0.len() - leaving >= READINGS_MAX || kept + bytes > READINGS_BYTES_MAX {
-            kept -= self.0[leaving].reading.heap_bytes();
-            leaving += 1;
+        let held = |all: &[Kept]| all.iter().map(|kept| kept.reading.heap_bytes()).sum::<usize>();
+        while self.0.len() >= READINGS_MAX || held(&self.0) + bytes > READINGS_BYTES_MAX {
+            self.0.remove(0);
         }
-        self.0.drain(..leaving);
         self.0.push(new);
     }
 

@@ -25,12 +25,6 @@ use crate::series::Lines;
 use crate::telemetry::cpu;
 
 impl Catalog {
-    /// All of them, as listed.
-    pub(super) fn table_summaries(&self) -> Vec<ReportSummary> {
-        let tables = self.tables.read().clone();
-        tables.iter().map(|table| self.table_summary(table)).collect()
-    }
-
     /// One of them as listed.
     pub(super) fn table_summary(&self, table: &StatusTable) -> ReportSummary {
         let columns = table.columns(&self.defaults);
