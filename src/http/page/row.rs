@@ -330,11 +330,10 @@ impl Row {
             let search = TimerSearch {
                 requests: search,
                 tags: conditions.timers.clone(),
-                by: Vec::new(),
                 scanned_max: SEARCHED_MAX,
                 groups_max: 1,
                 slowest_max: SLOWEST,
-                per_request: false,
+                ..TimerSearch::default()
             };
             timer_groups::find(view, search).map(|found| {
                 let (remarks, time) = (remarks(&found.partial, &view.time), &view.time);

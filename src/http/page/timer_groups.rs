@@ -108,19 +108,16 @@ pub(super) fn searched(searched: &Scanned) -> String {
 fn requests_searched(searched: &Scanned) -> String {
     let requests = formatting::count(searched.requests);
     let is_one = searched.sample_of.is_none() && searched.requests == 1;
-    let place = match (searched.kept, searched.narrowed) {
-        (true, false) if is_one => "that is kept",
-        (true, true) if is_one => "that is kept and matches",
-        (false, true) if is_one => "in memory that matches",
-        (true, false) => "that are kept",
-        (true, true) => "that are kept and match",
-        (false, false) => "in memory",
-        (false, true) => "in memory that match",
+    let (are, matching) = if is_one { ("is", "matches") } else { ("are", "match") };
+    let mut place = match (searched.kept, searched.narrowed) {
+        (true, false) => format!("that {are} kept"),
+        (true, true) => format!("that {are} kept and {matching}"),
+        (false, false) => "in memory".to_owned(),
+        (false, true) => format!("in memory that {matching}"),
     };
-    let place = match searched.stands_for {
-        Some(all) => format!("{place}, standing for about {}", formatting::roughly_many(all)),
-        None => place.to_owned(),
-    };
+    if let Some(all) = searched.stands_for {
+        place += &format!(", standing for about {}", formatting::roughly_many(all));
+    }
     match (searched.sample_of, searched.requests) {
         (Some(all), _) => {
             // In memory they are counted, of history they are estimated.
