@@ -16,8 +16,6 @@ mod lines;
 
 pub(super) use self::heat::heat;
 pub(super) use self::histogram::histogram;
-#[cfg(test)]
-pub(super) use self::lines::POINTS_MAX;
 pub(super) use self::lines::{Chart, Line, Mark, ticks_to_now};
 
 const WIDTH: i32 = 400;

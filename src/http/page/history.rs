@@ -73,8 +73,8 @@ struct Kind {
     lines: Vec<(String, usize, String)>,
 }
 
-/// Most points of a line of the past: there are hardly more pixels.
-const POINTS_WANTED: u64 = 370;
+/// Most points of a line: there are hardly more pixels.
+const POINTS_MAX: u64 = 370;
 /// Most marks of a chart.
 const MARKS_MAX: usize = 100;
 /// Possible seconds per point when zooming into the last hour.
@@ -328,7 +328,7 @@ impl<'a> History<'a> {
         let metrics: Vec<Metric> = metrics.collect();
         let time = self.time;
         let Some(spans) = &time.spans else {
-            return Ok(self.live(kinds, &metrics)?.unwrap_or_default());
+            return self.live(kinds, &metrics);
         };
         let mut now = self.read(&metrics, &spans.span, 1)?;
         let before = spans.before.as_ref().map(|before| self.read(&metrics, before, 1));
@@ -377,18 +377,18 @@ impl<'a> History<'a> {
     }
 
     /// Charts of the last hour.
-    fn live(&self, kinds: &[Kind], metrics: &[Metric]) -> Result<Option<Vec<Chart>>, String> {
+    fn live(&self, kinds: &[Kind], metrics: &[Metric]) -> Result<Vec<Chart>, String> {
         if let Some(why) = self.series.why_not(self.report, self.key().as_deref()) {
             return Err(why);
         }
         let Some(coverage) = self.series.coverage() else {
-            return Ok(None);
+            return Ok(Vec::new());
         };
         let (_, secs, step) = self.reach();
         let span = (coverage.to.saturating_sub(secs), coverage.to, step);
         let found = self.series.lines(self.report, self.key().as_deref(), metrics, span)?;
         let now = recent(self.series, self.report, self.key().as_deref(), metrics);
-        Ok(Some(self.drawn_to_now(kinds, found, &now)))
+        Ok(self.drawn_to_now(kinds, found, &now))
     }
 
     /// Charts of data up to now. `now`: values of the legend if they are not the newest points.
@@ -430,7 +430,7 @@ impl<'a> History<'a> {
     /// Reads a span from the last hour or history, in steps of at least `step_min` seconds.
     fn read(&self, metrics: &[Metric], span: &Range<u64>, step_min: u64) -> Result<Lines, String> {
         let secs = span.end - span.start;
-        let fits = |step: &&u64| **step >= step_min && secs.div_ceil(**step) <= POINTS_WANTED;
+        let fits = |step: &&u64| **step >= step_min && secs.div_ceil(**step) <= POINTS_MAX;
         let fine = FINE_STEPS.iter().find(fits).copied();
         let reaches = |reach: &Coverage| match fine {
             // Earlier times come from history, minute by minute.
@@ -467,7 +467,7 @@ impl<'a> History<'a> {
             key: self.key(),
             metrics: metrics.to_vec(),
             span: span.clone(),
-            step: step_of(secs, POINTS_WANTED),
+            step: step_of(secs, POINTS_MAX),
             whose: self.time.whose.clone(),
         };
         let found = self.source.past_lines(self.report, &question);
@@ -502,17 +502,16 @@ fn drawn(
 
 #[cfg(test)]
 mod tests {
-    use super::super::chart::POINTS_MAX;
     use super::*;
     use crate::http::tests::harness::catalog;
 
     #[test]
     fn no_line_has_more_points_than_a_chart_is_drawn_with() {
         for (name, secs, step) in SPANS {
-            assert!((secs / step) as usize <= POINTS_MAX, "{name}");
+            assert!(secs / step <= POINTS_MAX, "{name}");
         }
         for secs in [1_u64, 3_600, 86_400 * 30, 253_402_300_800] {
-            assert!(secs.div_ceil(step_of(secs, POINTS_WANTED)) <= POINTS_MAX as u64, "{secs}");
+            assert!(secs.div_ceil(step_of(secs, POINTS_MAX)) <= POINTS_MAX, "{secs}");
         }
         let span = |text| super::span(&mut Params::parse(Some(text)).unwrap());
         assert_eq!(span(""), Ok(None));

@@ -13,10 +13,6 @@ use super::{BOTTOM, COLOURS, INK, LEFT, RIGHT, Scale, TOP, Theme, coordinate, fr
 use crate::http::page::columns::Show;
 use crate::http::page::formatting::{self, MINUS};
 
-/// Most points of one line; the caller merges more. A test there checks it.
-#[cfg(test)]
-pub(in crate::http::page) const POINTS_MAX: usize = 370;
-
 /// One line of a chart.
 #[derive(Debug, Clone)]
 pub(in crate::http::page) struct Line {
