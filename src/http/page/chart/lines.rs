@@ -173,33 +173,27 @@ fn path(
 ) -> PreEscaped<String> {
     let mut data = String::with_capacity(points.len() * 12);
     // Writing to a String cannot fail.
-    for run in runs(points) {
+    let mut next = 0;
+    for run in points.chunk_by(|a, b| a.is_finite() == b.is_finite()) {
+        let start = next;
+        next += run.len();
+        if !run[0].is_finite() {
+            continue;
+        }
         // A single point is drawn as a dot.
         let end = if run.len() == 1 { "h3" } else { "" };
         let mut verb = 'M';
         if area {
-            let _ = write!(data, "M{} {BOTTOM}", coordinate(x(run.start)));
+            let _ = write!(data, "M{} {BOTTOM}", coordinate(x(start)));
             verb = 'L';
         }
-        for at in run {
-            let _ = write!(data, "{verb}{} {}", coordinate(x(at)), coordinate(y(points[at])));
+        for (at, point) in (start..).zip(run) {
+            let _ = write!(data, "{verb}{} {}", coordinate(x(at)), coordinate(y(*point)));
             verb = 'L';
         }
         let _ = if area { write!(data, "V{BOTTOM}Z") } else { write!(data, "{end}") };
     }
     PreEscaped(data)
-}
-
-/// Runs of adjacent known points.
-fn runs(points: &[f64]) -> Vec<Range<usize>> {
-    let mut runs: Vec<Range<usize>> = Vec::new();
-    for (at, _) in points.iter().enumerate().filter(|(_, it)| it.is_finite()) {
-        match runs.last_mut() {
-            Some(run) if run.end == at => run.end += 1,
-            _ => runs.push(at..at + 1),
-        }
-    }
-    runs
 }
 
 /// Events as vertical lines, each with a handle above that shows its description.
