@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::formatting::{self, Name, Scale, count, named, number, percent, secs, visible};
+use super::profile::requests_of;
 use super::render::View;
 use super::table::{Head, table};
 use crate::http::error::Problem;
@@ -107,8 +108,8 @@ fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
             }
         }
         @if !verdict.findings.is_empty() { (table("Differences", caption, heads, rows, "")) }
-        (scripts("New scripts", &verdict.new, |script| address(view, script)))
-        (scripts("Gone scripts", &verdict.gone, |script| address(view, script)))
+        (scripts("New scripts", &verdict.new, |script| requests_of(view, script, None)))
+        (scripts("Gone scripts", &verdict.gone, |script| requests_of(view, script, None)))
     }
 }
 
@@ -122,7 +123,7 @@ fn finding(view: &View<'_>, it: &Finding) -> Markup {
     html! {
         th.key scope="row" {
             @match &it.script {
-                Some(script) => a href=(address(view, script)) { (Name(script)) },
+                Some(script) => a href=(requests_of(view, script, None)) { (Name(script)) },
                 None => "all scripts",
             }
         }
@@ -131,10 +132,6 @@ fn finding(view: &View<'_>, it: &Finding) -> Markup {
         td { (formatting::change(it.change())) }
         td { @if it.p < 0.0001 { "<0.0001" } @else { (number(it.p)) } }
     }
-}
-
-fn address(view: &View<'_>, script: &str) -> String {
-    view.time.row_link("report_by_script_name", "row", [("script_name", script)], None)
 }
 
 fn scripts(title: &str, names: &[String], address: impl Fn(&str) -> String) -> Markup {
