@@ -37,7 +37,7 @@ impl Catalog {
     ) -> Result<Vec<Added>, QueryError> {
         let Spans { span, before } = in_minutes(spans);
         let added = [span].into_iter().chain(before).map(|span| {
-            let rows = self.fleet_rows(dataset, fleet, &span)?;
+            let rows = self.fleet()?.rows(dataset, &span, &fleet.dcs, &fleet.collectors);
             let span = rows.span.clone();
             let of_span = || -> Result<Added, String> {
                 Ok(Added {
@@ -63,7 +63,7 @@ impl Catalog {
         let step = question.step.max(1).next_multiple_of(Resolution::Minute.secs());
         let span = outwards(&question.span);
         let from = span.start - span.start % step;
-        let rows = self.fleet_rows(dataset, fleet, &span)?;
+        let rows = self.fleet()?.rows(dataset, &span, &fleet.dcs, &fleet.collectors);
         let has_histograms = question.metrics.iter().any(Metric::is_percentile);
         let steps = || -> Result<Steps, String> {
             Ok(Steps {
@@ -86,19 +86,10 @@ impl Catalog {
         key: &[String],
         span: &Range<u64>,
     ) -> Result<Option<Sum>, QueryError> {
-        let rows = self.fleet_rows(dataset, fleet, &outwards(span))?;
+        let rows = self.fleet()?.rows(dataset, &outwards(span), &fleet.dcs, &fleet.collectors);
         let line = rows.line(Some(key), all(&rows.span), true);
         let line = line.map_err(|problem| away(&problem))?;
         Ok(line.into_iter().flatten().next())
-    }
-
-    fn fleet_rows(
-        &self,
-        dataset: &Arc<Dataset>,
-        fleet: &Fleet,
-        span: &Range<u64>,
-    ) -> Result<FleetRows, QueryError> {
-        Ok(self.fleet()?.rows(dataset, span, &fleet.dcs, &fleet.collectors))
     }
 
     /// Remarks on missing data.
