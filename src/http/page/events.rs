@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 use tokio::time::MissedTickBehavior;
 
 use super::compressed::Text;
-use super::history;
+use super::history::RECENT_SECS;
 use crate::http::answer::endless::endless;
 use crate::http::answer::format::{Answer, Format};
 use crate::http::app::App;
@@ -64,6 +64,7 @@ async fn numbers(app: &App) -> Result<Text, Problem> {
 fn recent(series: &Series) -> impl Iterator<Item = (String, Json)> + use<> {
     let names = ["req_per_sec", "p95", "errors_per_sec", "cpu_per_sec"];
     let metrics: Vec<Metric> = names.into_iter().filter_map(Metric::parse).collect();
-    let newest = names.into_iter().zip(history::recent(series, EVERYTHING, None, &metrics));
+    let newest = series.newest(EVERYTHING, None, &metrics, RECENT_SECS).unwrap_or_default();
+    let newest = names.into_iter().zip(newest);
     newest.filter_map(|(name, newest)| Some((name.to_owned(), newest?.into())))
 }

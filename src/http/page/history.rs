@@ -81,18 +81,8 @@ const MARKS_MAX: usize = 100;
 const FINE_STEPS: [u64; 6] = [1, 2, 5, 10, 20, 30];
 
 /// Length in seconds of "now": the bar above every page, the legends of live charts.
-const RECENT_SECS: u64 = 5;
+pub(super) const RECENT_SECS: u64 = 5;
 const OVER: &str = "last 5 s:";
-
-/// The last seconds of a row, by metric.
-pub(super) fn recent(
-    series: &Series,
-    report: &str,
-    key: Option<&[String]>,
-    metrics: &[Metric],
-) -> Vec<Option<f64>> {
-    series.newest(report, key, metrics, RECENT_SECS).unwrap_or_default()
-}
 
 /// Used when there is no last hour.
 static NOTHING: LazyLock<Series> = LazyLock::new(Series::nothing);
@@ -387,8 +377,8 @@ impl<'a> History<'a> {
         let (_, secs, step) = self.reach();
         let span = (coverage.to.saturating_sub(secs), coverage.to, step);
         let found = self.series.lines(self.report, self.key().as_deref(), metrics, span)?;
-        let now = recent(self.series, self.report, self.key().as_deref(), metrics);
-        Ok(self.drawn_to_now(kinds, found, &now))
+        let now = self.series.newest(self.report, self.key().as_deref(), metrics, RECENT_SECS);
+        Ok(self.drawn_to_now(kinds, found, &now.unwrap_or_default()))
     }
 
     /// Charts of data up to now. `now`: values of the legend if they are not the newest points.

@@ -71,7 +71,7 @@ pub(super) fn picture(view: &View<'_>) -> Result<Markup, Problem> {
     if chart == "spread" {
         return row.histogram_alone(view, theme);
     }
-    let history = row.history(view, span);
+    let history = History::of_row(view, &row.summary.name, &row.keys, row.counted(), span);
     let off = || Problem::not_found("no history is kept: series.memory is 0");
     let history = history.ok_or_else(off)?;
     match chart {
@@ -120,7 +120,7 @@ impl Row {
         let (time, name) = (&view.time, self.summary.name.as_str());
         let report = &time.link(&format!("/reports/{}", encode(name)), []);
         let spread = self.spread(view)?.zip(self.at);
-        let history = self.history(view, span);
+        let history = History::of_row(view, name, &self.keys, self.counted(), span);
         // Right after the row: raw requests may take seconds.
         let drawn = history.as_ref().map(|history| (history.figures(), history.heat()));
         let (timer_groups, slowest) =
@@ -267,15 +267,6 @@ impl Row {
             (false, true) => Counted::Timers,
             (false, false) => Counted::Requests,
         }
-    }
-
-    /// Its last hour, if that is kept.
-    fn history<'a>(
-        &'a self,
-        view: &'a View<'_>,
-        span: Option<&'static str>,
-    ) -> Option<History<'a>> {
-        History::of_row(view, &self.summary.name, &self.keys, self.counted(), span)
     }
 
     fn histogram(&self, at: usize, spread: &[DistributionBucket], time: &Time) -> Markup {
