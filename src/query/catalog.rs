@@ -250,7 +250,7 @@ impl Catalog {
     /// Whether the merger has run recently.
     pub fn merger_runs(&self) -> bool {
         let silent_ms = self.clock.mono_ms().saturating_sub(self.pulse.last_ms());
-        silent_ms <= MERGER_SILENT_MS_MAX + self.status.gathering_period_ms()
+        silent_ms <= MERGER_SILENT_MS_MAX + self.status.gathering_period.load().as_millis() as u64
     }
 
     /// The daemon's counters: the legacy columns of table `status` first, in order, then its own.

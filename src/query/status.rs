@@ -234,11 +234,6 @@ impl Status {
         })
     }
 
-    /// The gathering period in milliseconds.
-    pub fn gathering_period_ms(&self) -> u64 {
-        self.gathering_period.load().as_millis() as u64
-    }
-
     /// Losses of the last minutes: how much, and in how many milliseconds at most. It looks at the
     /// counters when it is asked, so the first time it reaches back to the start.
     pub(super) fn lost_lately(&self, now_ms: u64) -> Option<(u64, u64)> {

@@ -199,13 +199,7 @@ impl Catalog {
         }
         next
     }
-}
 
-fn fixed(name: &str, reason: String) -> QueryError {
-    QueryError::ReportFixed { name: name.to_owned(), reason }
-}
-
-impl Catalog {
     /// Returns the error for a change that cannot be persisted. Tries to write to the folder at
     /// once, so that `/readyz` and the pages report what is wrong with it.
     fn not_kept(&self, error: &StateError) -> QueryError {
@@ -215,6 +209,10 @@ impl Catalog {
         }
         QueryError::NotKept(error.to_string())
     }
+}
+
+fn fixed(name: &str, reason: String) -> QueryError {
+    QueryError::ReportFixed { name: name.to_owned(), reason }
 }
 
 /// A [`QueryError::BadValue`] that names the member at fault.
