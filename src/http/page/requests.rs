@@ -41,16 +41,16 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let accepted = "that of the link to older requests";
     let before = params.parsed("before", accepted, RequestName::parse)?;
     params.finish()?;
-    let found = Found::find(view, search, slowest, before)?;
+    let (rows, next) = find(view, search, slowest, before)?;
     let main = html! {
         h1 { "Requests" }
         (form(&params, slowest, &view.time))
         (conditions("Tags", tags(&params), "/requests", &params))
         div #found data-live {
-            (found.rows)
+            (rows)
             nav.pager aria-label="Pages of the table" {
                 @if params.get("before_id").or(params.get("before")).is_some() { a href=(params.link("/requests", &[])) { "\u{2190} newest" } }
-                @if let Some((name, next)) = &found.next {
+                @if let Some((name, next)) = &next {
                     a rel="next" href=(params.link("/requests", &[(name, Some(next))])) { "older \u{2192}" }
                 }
             }
@@ -59,52 +59,42 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     view.page("/requests", "Requests", &main)
 }
 
-/// The result of a search.
-pub(super) struct Found {
-    /// The table of rows.
-    pub(super) rows: Markup,
-    /// The parameter for older requests.
-    next: Option<(&'static str, String)>,
-}
+/// The parameter for older requests.
+type Older = Option<(&'static str, String)>;
 
-impl Found {
-    /// Searches in the page's time: in history, or in memory if there is no history.
-    pub(super) fn find(
-        view: &View<'_>,
-        search: RequestSearch,
-        slowest: bool,
-        before: Option<RequestName>,
-    ) -> Result<Self, QueryError> {
-        let time = &view.time;
-        // Columns that the search fixes to one value.
-        let known = search.texts.iter().map(|(field, _)| TEXT_FIELDS[*field as usize].0);
-        let known: Vec<&str> = known.collect();
-        let question = RequestQuestion {
-            when: time.spans.clone().into(),
-            search,
-            slowest: slowest.then_some(SEARCHED_MAX),
-            before,
-        };
-        let found = match view.source.requests(&question) {
-            Err(QueryError::NoHistory(_)) => {
-                view.source.requests(&RequestQuestion { when: When::Now, ..question })?
-            }
-            found => found?,
-        };
-        let order = match &found.scanned {
-            Some(scanned) => format!("slowest first; searched: {}", searched(scanned)),
-            None if slowest => "slowest first".to_owned(),
-            None => "newest first".to_owned(),
-        };
-        let next = found.next_before_id.map(|id| ("before_id", id.to_string()));
-        Ok(Self {
-            rows: html! {
-                (remarks(&found.partial, time))
-                (rows(found.table, &order, &known, time))
-            },
-            next: next.or_else(|| Some(("before", found.next_before?.to_string()))),
-        })
-    }
+/// Searches in the page's time: in history, or in memory if there is no history. Returns the table
+/// of rows.
+pub(super) fn find(
+    view: &View<'_>,
+    search: RequestSearch,
+    slowest: bool,
+    before: Option<RequestName>,
+) -> Result<(Markup, Older), QueryError> {
+    let time = &view.time;
+    // Columns that the search fixes to one value.
+    let known = search.texts.iter().map(|(field, _)| TEXT_FIELDS[*field as usize].0);
+    let known: Vec<&str> = known.collect();
+    let question = RequestQuestion {
+        when: time.spans.clone().into(),
+        search,
+        slowest: slowest.then_some(SEARCHED_MAX),
+        before,
+    };
+    let found = match view.source.requests(&question) {
+        Err(QueryError::NoHistory(_)) => {
+            view.source.requests(&RequestQuestion { when: When::Now, ..question })?
+        }
+        found => found?,
+    };
+    let order = match &found.scanned {
+        Some(scanned) => format!("slowest first; searched: {}", searched(scanned)),
+        None if slowest => "slowest first".to_owned(),
+        None => "newest first".to_owned(),
+    };
+    let next = found.next_before_id.map(|id| ("before_id", id.to_string()));
+    let next = next.or_else(|| Some(("before", found.next_before?.to_string())));
+    let remarks = remarks(&found.partial, time);
+    Ok((html! { (remarks) (rows(found.table, &order, &known, time)) }, next))
 }
 
 /// The search for requests, by the parameters and the page's time.

@@ -16,7 +16,7 @@ use super::frame;
 use super::history::{self, Counted, History};
 use super::ranking::{Ranking, remarks};
 use super::render::View;
-use super::requests::{Found, SEARCHED_MAX};
+use super::requests::{self, SEARCHED_MAX};
 use super::table::{Head, table};
 use super::time::Time;
 use super::timer_groups::{self, small_table};
@@ -336,7 +336,7 @@ impl Row {
             let all = view.time.link("/requests", pairs(&conditions.requests));
             let title =
                 html! { "Slowest requests " a.more href=(all) { "all requests, newest first" } };
-            Found::find(view, search, true, None).map(|found| (title, found.rows))
+            requests::find(view, search, true, None).map(|(rows, _)| (title, rows))
         };
         let (title, table) = match found {
             Ok(found) => found,
