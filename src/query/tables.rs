@@ -289,7 +289,7 @@ pub(super) fn row_of(columns: &[Column], object: &Json) -> Row {
 }
 
 /// A count as a value.
-pub(super) fn int(count: u64) -> Value<'static> {
+pub(crate) fn int(count: u64) -> Value<'static> {
     i64::try_from(count).map_or(Value::Float(count as f64), Value::Int)
 }
 

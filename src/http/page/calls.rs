@@ -13,11 +13,12 @@ use super::ranking::remarks;
 use super::render::View;
 use super::requests::search_of;
 use super::table::{Head, Listing, conditions, table};
-use super::timer_groups::{self, GROUPS_MAX, SEARCHED_MAX, as_key, count, rounded};
+use super::timer_groups::{self, GROUPS_MAX, SEARCHED_MAX, as_key, rounded};
 use super::timers::{given_conditions, searched};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
 use crate::http::params::Params;
+use crate::query::tables::int;
 use crate::query::timer_groups::{TimerGroup, TimerGroups, TimerSearch};
 use crate::report::definition::{Field, KeySource};
 use crate::value::Value;
@@ -91,7 +92,7 @@ fn rows(
         let hits = group.per_request.unwrap_or_default();
         let [requests, all, time] =
             [group.requests, group.hits, group.value_us].map(|sum| rounded(groups, sum));
-        let [p95, max, requests, all] = [hits.p95, hits.max, requests, all].map(count);
+        let [p95, max, requests, all] = [hits.p95, hits.max, requests, all].map(int);
         vec![Value::Float(hits.mean), p95, max, requests, all, Value::Micros(time)]
     };
     let mut ranking = timer_groups::ranked(known.iter().copied(), &keys, "many_calls", numbers);

@@ -24,6 +24,7 @@ use crate::query::answer::{ReportSummary, Scanned};
 use crate::query::error::QueryError;
 use crate::query::question::{RequestSearch, When};
 use crate::query::table::Rows;
+use crate::query::tables::int;
 use crate::query::timer_groups::{TimerGroup, TimerGroups, TimerSearch};
 use crate::report::definition::{Field, KeySource};
 use crate::report::layout::OTHER;
@@ -53,7 +54,7 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[&str]) -> Ranking {
         // A report knows the longest timers, not the longest time per hit.
         let is_known = groups.counted_by.is_none();
         let max = if is_known { Value::Micros(row.max_us) } else { Value::Null };
-        let known = |it| if it > 0 { count(sum(it)) } else { Value::Null };
+        let known = |it| if it > 0 { int(sum(it)) } else { Value::Null };
         let [hits, timers, requests] = [row.hits, row.timers, row.requests].map(known);
         let cpu = if row.is_measured { Value::Micros(sum(row.cpu_us)) } else { Value::Null };
         vec![time, share, p50, p95, p99, max, hits, timers, requests, cpu]
@@ -89,11 +90,6 @@ pub(super) fn ranked<'g>(
     let places = columns.len() - keys.len()..columns.len();
     let rows = Rows { columns, rows: groups.map(values).collect() };
     Ranking::made(Box::new(rows), places.collect(), table, "time")
-}
-
-/// A count as a value of a row.
-pub(super) const fn count(count: u64) -> Value<'static> {
-    Value::Int(count.cast_signed())
 }
 
 /// The requests that were searched, in words; with a time as the API has it.
