@@ -276,6 +276,16 @@ pub(super) fn id(text: &str) -> Result<u64, Problem> {
     whole(text).ok_or_else(|| Problem::refused("id", text, "a whole number from 0 on"))
 }
 
+/// Checks a number of rows, of which 0 means `most`. `with` says of what, `and` what else there is.
+pub(super) fn limited(limit: usize, most: usize, with: &str, and: &str) -> Result<usize, Problem> {
+    if limit > most {
+        let accepted = format!("up to {most} (0 means that many){and}");
+        let why = format!("{limit} is too many{with}; accepted: {accepted}");
+        return Err(Problem::parameter("limit", why));
+    }
+    Ok(if limit == 0 { most } else { limit })
+}
+
 /// The rounding of a bound with too many decimals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rounding {

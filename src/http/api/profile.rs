@@ -14,7 +14,7 @@ use crate::http::answer::format::{Answer, ok};
 use crate::http::answer::json as write;
 use crate::http::app::App;
 use crate::http::error::Problem;
-use crate::http::params::Params;
+use crate::http::params::{Params, limited};
 use crate::profile::definition::SampleKey;
 use crate::query::answer::ReportAnswer;
 
@@ -35,15 +35,7 @@ pub(in crate::http) const STACK_KEYS: [SampleKey; 7] = [
 
 /// `GET /api/v1/profile`
 pub(in crate::http) async fn read(State(app): State<Arc<App>>, mut params: Params) -> Answer {
-    let limit = match params.count("limit", LIMIT_DEFAULT)? {
-        0 => LIMIT_MAX,
-        limit if limit <= LIMIT_MAX => limit,
-        limit => {
-            let accepted = format!("up to {LIMIT_MAX} (0 means that many)");
-            let why = format!("{limit} is too many; accepted: {accepted}");
-            return Err(Problem::parameter("limit", why));
-        }
-    };
+    let limit = limited(params.count("limit", LIMIT_DEFAULT)?, LIMIT_MAX, "", "")?;
     let filters = sample_conditions(&mut params);
     params.finish()?;
     let body = app.query(move |source| {

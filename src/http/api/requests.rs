@@ -18,7 +18,7 @@ use crate::http::answer::json as write;
 use crate::http::answer::writer::{Member, RowWriter};
 use crate::http::app::App;
 use crate::http::error::Problem;
-use crate::http::params::{self, Params};
+use crate::http::params::{self, Params, limited};
 use crate::http::time_range::Span;
 use crate::input::squid::activity::{Activity, Measures};
 use crate::query::answer::{RequestDetail, RequestPage, TimerDetail};
@@ -74,14 +74,9 @@ pub(in crate::http) fn parse(
     let timers = with_timers(&mut params)?;
     let (limit_max, with) =
         if timers { (TIMERS_LIMIT_MAX, " with timers") } else { (LIMIT_MAX, "") };
-    if limit > limit_max {
-        let accepted =
-            format!("up to {limit_max} (0 means that many), and before_id for the next page");
-        let why = format!("{limit} is too many{with}; accepted: {accepted}");
-        return Err(Problem::parameter("limit", why));
-    }
+    let limit = limited(limit, limit_max, with, ", and before_id for the next page")?;
     let mut search = range(&mut params, now_ms)?;
-    search.limit = if limit == 0 { limit_max } else { limit };
+    search.limit = limit;
     search.timers = timers;
     conditions(&mut params, &mut search)?;
     let past = past(&mut params)?;
