@@ -40,13 +40,13 @@ pub(crate) fn rfc3339(unix_secs: u64) -> String {
     moment.to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// How far the wall clock may be behind what is stored without a warning, seconds: it is corrected
-/// by a little now and then.
+/// How far the wall clock may be behind what is stored without a warning, seconds: small
+/// corrections are normal.
 const BEHIND_MAX: u64 = 60;
 
-/// Tells by how much the wall clock is behind what was stored, the latest of it at this unix
-/// second.
-pub(crate) fn why_behind(clock: &dyn Clock, stored_until: u64) -> Option<String> {
+/// Says how far the wall clock is behind the latest stored time, `stored_until` (unix seconds);
+/// `None` if by no more than a minute.
+pub(crate) fn why_clock_behind(clock: &dyn Clock, stored_until: u64) -> Option<String> {
     // 0: nothing was stored.
     let now = if stored_until == 0 { 0 } else { clock.unix_ms() / 1000 };
     let behind = stored_until.saturating_sub(now);

@@ -120,7 +120,7 @@ impl ObjectiveView {
 
     fn of(budget: &Budget, alerts: &[Alert]) -> Self {
         let (objective, count) = (&budget.objective, budget.period());
-        let burn = |(name, secs)| (name, objective.burn_over(secs, &budget.window(secs)));
+        let burn = |(name, secs)| (name, objective.burn_in_window(secs, &budget.window(secs)));
         let mut firing = alerts.iter().filter(|it| it.episode.phase == Phase::Firing);
         let firing = firing.find(|it| it.rule.is_of(objective));
         Self {

@@ -80,7 +80,7 @@ pub struct Count {
 
 impl Count {
     /// Returns whether at least half of a window of `secs` seconds was counted.
-    fn is_covered(&self, secs: u64) -> bool {
+    fn covers_half_of(&self, secs: u64) -> bool {
         self.covered_secs * 2 >= secs
     }
 
@@ -210,14 +210,15 @@ impl Objective {
         (budget > 0).then(|| bad as f64 / budget as f64)
     }
 
-    /// Likewise over a window of `secs` seconds; `None` also if less than half of it was counted.
-    pub(super) fn burn_over(&self, secs: u64, count: &Count) -> Option<f64> {
-        self.burn(count).filter(|_| count.is_covered(secs))
+    /// Returns the burn rate over a window of `secs` seconds; `None` without requests, or if less than
+    /// half of the window was counted.
+    pub(super) fn burn_in_window(&self, secs: u64, count: &Count) -> Option<f64> {
+        self.burn(count).filter(|_| count.covers_half_of(secs))
     }
 
     /// Tests whether both windows exceed the rate; `None` if too little is known for that.
     fn holds(&self, rate: &BurnRate, long: &Count, short: &Count) -> Option<bool> {
-        let is_covered = long.is_covered(rate.long) && short.is_covered(rate.short);
+        let is_covered = long.covers_half_of(rate.long) && short.covers_half_of(rate.short);
         let is_known = is_covered && long.total >= self.entry.min_requests;
         let exceeds = |count: &Count| {
             let most = u128::from(rate.tenths * self.entry.budget) * u128::from(count.total);
@@ -356,8 +357,8 @@ impl Budget {
             let objective = &self.objective;
             Burn {
                 rate,
-                long: objective.burn_over(rate.long, &long),
-                short: objective.burn_over(rate.short, &short),
+                long: objective.burn_in_window(rate.long, &long),
+                short: objective.burn_in_window(rate.short, &short),
                 holds: objective.holds(rate, &long, &short),
             }
         })

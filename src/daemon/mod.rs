@@ -32,7 +32,7 @@ use self::threads::Worker;
 use crate::access::tls::Certificates;
 use crate::access::{UserStore, Users};
 use crate::alert::{Alerts, Rules};
-use crate::clock::{Clock, why_behind};
+use crate::clock::{Clock, why_clock_behind};
 use crate::config::Config;
 use crate::daemon::socket_activation::ActivatedSockets;
 use crate::input::record::Hasher;
@@ -172,7 +172,7 @@ impl Daemon {
         let mut history = OpenHistory::open(config, &clock, &counters.squids)?;
         let of_snapshot = previous.as_ref().map_or(0, |it| it.contents.unix_ms / 1000);
         let stored_until = of_snapshot.max(history.written());
-        if let Some(why) = why_behind(&*clock, stored_until) {
+        if let Some(why) = why_clock_behind(&*clock, stored_until) {
             warn!("Stored times are ahead: {why}.");
         }
         if config.history.dir.is_none() {

@@ -24,10 +24,10 @@ pub struct Spans {
 
 impl Spans {
     /// A remark if the two spans overlap.
-    pub(crate) fn overlap(&self) -> Option<String> {
+    pub(crate) fn overlap_remark(&self) -> Option<String> {
         let (span, before) = (&self.span, self.before.as_ref()?);
         let overlap = before.end > span.start && span.end > before.start;
-        overlap.then(|| "the two spans overlap: what is in both is in each of them".to_owned())
+        overlap.then(|| "the two spans overlap: requests in the overlap count in both".to_owned())
     }
 }
 

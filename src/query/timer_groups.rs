@@ -56,9 +56,9 @@ pub struct TimerGroups {
     pub timers_scanned: u64,
     /// Missing data, for people.
     pub partial: Vec<String>,
-    /// The report that has counted the rows, all of them, if they are not sums of what was read; and
-    /// over which time, in words.
-    pub counted_by: Option<String>,
+    /// If the rows come from a report rather than from raw timers: its name and the time that it
+    /// covers, in words.
+    pub from_report: Option<String>,
 }
 
 /// Most names of tags in [`TimerGroups`].
@@ -438,7 +438,7 @@ impl<'a> TimerSums<'a> {
             scanned: self.scanned,
             timers_scanned: self.timers_scanned,
             partial: partial.into_iter().collect(),
-            counted_by: None,
+            from_report: None,
         }
     }
 }

@@ -85,7 +85,7 @@ pub(super) fn paths() -> Vec<Endpoint> {
         ("/reports/{name}", route(Kind::Shared, report::page)),
         ("/reports/{name}/row", route(Kind::Shared, row::page)),
         ("/reports/{name}/{chart}", route(Kind::Picture, row::picture)),
-        ("/requests", route(Kind::Exact, requests::page)),
+        ("/requests", route(Kind::ExactSpan, requests::page)),
         ("/requests/{id}", route(Kind::Shared, request::page)),
         ("/timers", route(Kind::Shared, timers::page)),
         ("/calls", route(Kind::Shared, calls::page)),

@@ -136,8 +136,8 @@ pub(super) enum Kind {
     Shared,
     /// Shared as well, and of two spans in any case, so that there is something to compare.
     Compared,
-    /// Shared as well, over a span exactly as given: raw requests are found by the second.
-    Exact,
+    /// Like `Shared`, but the span is not widened: raw requests are found to the second.
+    ExactSpan,
     /// Made each time: one's own changes must be seen at once.
     Fresh,
     /// Shared as well; plain text with `format=folded`.

@@ -88,8 +88,8 @@ impl Time {
         let report = report.unwrap_or(EVERYTHING);
         let spans = span.at(source.now_ms(&whose), window)?;
         let spans = spans.map(|spans| match kind {
-            Kind::Exact => spans,
-            _ => source.widened(report, &spans, &whose),
+            Kind::ExactSpan => spans,
+            _ => source.widened_spans(report, &spans, &whose),
         });
         let is_fleet = |name: &str| whose.is_fleet() && fleet::NAMES.contains(&name);
         let given = params
@@ -457,7 +457,7 @@ mod tests {
     use crate::http::tests::harness::catalog;
 
     fn time(query: &str) -> Time {
-        let time = Time::read(&catalog(0), Some(query), None, Kind::Exact).unwrap();
+        let time = Time::read(&catalog(0), Some(query), None, Kind::ExactSpan).unwrap();
         assert!(time.why_not.as_ref().is_some_and(|why| why.contains("no history")));
         Time { why_not: None, ..time }
     }

@@ -52,7 +52,7 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[&str]) -> Ranking {
         let share = Value::Float(100.0 * row.value_us as f64 / all_us.max(1) as f64);
         let time = Value::Micros(sum(row.value_us));
         // A report knows the longest timers, not the longest time per hit.
-        let is_known = groups.counted_by.is_none();
+        let is_known = groups.from_report.is_none();
         let max = if is_known { Value::Micros(row.max_us) } else { Value::Null };
         let known = |it| if it > 0 { int(sum(it)) } else { Value::Null };
         let [hits, timers, requests] = [row.hits, row.timers, row.requests].map(known);
@@ -63,7 +63,7 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[&str]) -> Ranking {
 
 /// A sum as far as it is known.
 pub(super) fn rounded(groups: &TimerGroups, sum: u64) -> u64 {
-    let is_estimate = groups.scanned.is_estimate() && groups.counted_by.is_none();
+    let is_estimate = groups.scanned.is_estimate() && groups.from_report.is_none();
     if is_estimate { with_two_digits(sum) } else { sum }
 }
 
@@ -136,7 +136,13 @@ fn requests_searched(searched: &Scanned) -> String {
 /// one: it has counted all timers, and what is read may be a sample of them.
 pub(super) fn find(view: &View<'_>, search: TimerSearch) -> Result<TimerGroups, QueryError> {
     let counted = counted(view, &search);
-    let mut groups = find_raw(view, search)?;
+    let mut groups = match (&counted, &search.by[..]) {
+        // Nothing else is wanted, and raw timers are many.
+        (Some(_), [KeySource::TimerTag(tag)]) if search.slowest_max == 0 => {
+            TimerGroups { tag_names: vec![tag.clone()], ..TimerGroups::default() }
+        }
+        _ => find_raw(view, search)?,
+    };
     if let Some((report, ranking)) = counted {
         let numbers = |column| ranking.numbers(column);
         let [hits, requests, time] = ["hit_count", "req_count", "timer_value"].map(numbers);
@@ -163,12 +169,13 @@ pub(super) fn find(view: &View<'_>, search: TimerSearch) -> Result<TimerGroups, 
         groups.rows = (0..ranking.table().len()).map(group).collect();
         groups.other = None;
         groups.partial = ranking.answer.partial.clone();
-        groups.counted_by = Some(format!("{report}, {about}"));
+        groups.from_report = Some(format!("{report}, {about}"));
     }
     Ok(groups)
 }
 
-/// The report that counts just the timers of a search, by its tag, over the time of the page.
+/// The report that counts just the timers of a search, by its tag, over the time of the page, if it
+/// has any rows.
 fn counted(view: &View<'_>, search: &TimerSearch) -> Option<(String, Ranking)> {
     let [KeySource::TimerTag(tag)] = &search.by[..] else {
         return None;
@@ -196,7 +203,7 @@ fn counted(view: &View<'_>, search: &TimerSearch) -> Option<(String, Ranking)> {
     ranking.load(&rows).ok()?;
     let key = ranking.answer.key_columns.first()?;
     let is_other = |row: &usize| ranking.table().value(*row, *key).plain() == OTHER;
-    let is_whole = rows.len() <= GROUPS_MAX && !rows.iter().any(is_other);
+    let is_whole = (1..=GROUPS_MAX).contains(&rows.len()) && !rows.iter().any(is_other);
     is_whole.then_some((report.name, ranking))
 }
 
@@ -286,7 +293,7 @@ pub(super) fn small_table(
     let order = if column == "time" { "total time" } else { column };
     let caption = html! {
         a href=(address([("by", &by_tag), ("sort", &by)])) { "Timers by " (visible(&tag)) }
-        " " small { "by " (order) ", " @match &groups.counted_by {
+        " " small { "by " (order) ", " @match &groups.from_report {
             Some(report) => { "counted by " (visible(report)) },
             None => { "from " (view.time.in_zone(&searched(&groups.scanned))) },
         } }

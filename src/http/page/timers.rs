@@ -68,7 +68,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             h2 { "Longest" }
             (slow_table(&groups, &view.time))
         }
-        @if groups.counted_by.is_none() { (make_report(&params, &keys, &view.time)) }
+        @if groups.from_report.is_none() { (make_report(&params, &keys, &view.time)) }
     };
     view.page("/timers", "Timers", &main)
 }
@@ -205,7 +205,7 @@ fn rows(
     let absent = (0..keys.len()).filter(|at| !groups.rows.is_empty() && lacks(*at));
     Ok(html! {
         @for at in absent { p.note { (timer_groups::absent(&keys[at], known.clone())) } }
-        @let caption = match &groups.counted_by {
+        @let caption = match &groups.from_report {
             Some(report) => format!("counted by {}", visible(report)),
             None => searched(groups, time),
         };

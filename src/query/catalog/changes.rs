@@ -37,8 +37,8 @@ impl Catalog {
         whose: &Whose,
         limit: usize,
     ) -> Result<Attribution, QueryError> {
-        let spans = self.widened(name, spans, whose);
-        let overlap = spans.overlap();
+        let spans = self.widened_spans(name, spans, whose);
+        let overlap = spans.overlap_remark();
         let Spans { span, before: Some(before) } = spans else {
             return Err(QueryError::bad_value("compare", "needs another span"));
         };

@@ -2,7 +2,7 @@
 
 use super::Catalog;
 use crate::clickhouse::ShipStatus;
-use crate::clock::why_behind;
+use crate::clock::why_clock_behind;
 use crate::history::History;
 use crate::input::squid::Source;
 use crate::value::text::{count, counted, roughly};
@@ -31,7 +31,7 @@ impl Catalog {
         troubles
     }
 
-    /// What does not work although the daemon is ready, each with its reason.
+    /// What does not work even though the daemon is ready, with the reason for each.
     pub fn warnings(&self) -> Vec<String> {
         let history = self.status.history.as_ref();
         let lacking = history.and_then(History::why_lacking);
@@ -43,7 +43,7 @@ impl Catalog {
             .chain(self.why_lacking())
             .chain(failing)
             .chain(pushing.map(|why| format!("not everything is pushed over OTLP: {why}")))
-            .chain(why_behind(&*self.clock, self.status.stored_until))
+            .chain(why_clock_behind(&*self.clock, self.status.stored_until))
             .collect()
     }
 

@@ -54,7 +54,7 @@ impl Catalog {
         Err(QueryError::no_history())
     }
 
-    pub(crate) fn widened(&self, _: &str, spans: &Spans, _: &Whose) -> Spans {
+    pub(crate) fn widened_spans(&self, _: &str, spans: &Spans, _: &Whose) -> Spans {
         spans.clone()
     }
 

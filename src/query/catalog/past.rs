@@ -5,6 +5,7 @@
 //! need them, for the rows shown. Two spans in a comparison become one table, joined by key.
 
 mod compared;
+mod covered;
 mod fleet;
 mod imports;
 pub(crate) mod refill;
@@ -17,6 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use self::compared::Compared;
+use self::covered::Covered;
 use self::table::PastTable;
 use super::common_columns::spread;
 use super::read_report::segments;
@@ -27,7 +29,7 @@ use crate::history::histogram::{ends, error, settle};
 use crate::history::read_plan::ReadPlan;
 use crate::history::read_unit::RowsSnapshot;
 use crate::history::sums::Sums;
-use crate::history::{COVERAGE, Coverage, Dataset, History, Resolution};
+use crate::history::{COVERAGE, Dataset, History, Resolution};
 use crate::merger::answering;
 use crate::query::answer::{Distribution, OfSpan, PastLines, ReportAnswer, add_new};
 use crate::query::error::QueryError;
@@ -37,9 +39,8 @@ use crate::report::Reports;
 use crate::report::definition::{Columns, Definition};
 use crate::report::encoded_gain::Sum;
 use crate::report::histogram::BucketLayout;
-use crate::report::row_key::{key_of, key_texts};
-use crate::series::{EVERYTHING, Lines, Metric, Span, Spreads, why_left_out};
-use crate::value::text::numbered;
+use crate::report::row_key::key_of;
+use crate::series::{Lines, Metric, Span, Spreads, why_left_out};
 
 /// The reason why sums of two spans have no change.
 const UNEQUAL: &str =
@@ -173,7 +174,7 @@ impl KeptRows {
         Sums::read(self.own.clone(), &self.dataset, plan)
     }
 
-    pub(super) fn covered(&self, span: &Range<u64>) -> Covered {
+    fn covered(&self, span: &Range<u64>) -> Covered {
         Covered::read(&self.coverage, &self.dataset, span)
     }
 
@@ -326,9 +327,9 @@ impl Catalog {
         Ok(self.kept(name)?.rows().kept_from())
     }
 
-    /// Spans as an answer about a report covers them: in whole minutes, or whole hours or days where
-    /// finer rows are gone.
-    pub fn widened(&self, name: &str, spans: &Spans, whose: &Whose) -> Spans {
+    /// The spans that an answer about a report really covers: widened to whole minutes, or to whole
+    /// hours or days where finer rows are gone.
+    pub fn widened_spans(&self, name: &str, spans: &Spans, whose: &Whose) -> Spans {
         match self.kept(name).ok().filter(|_| !whose.is_fleet()) {
             Some(kept) => {
                 let mut plans = kept.rows().plans(spans).map(|plan| plan.span);
@@ -397,7 +398,7 @@ impl Catalog {
             None => Box::new(now),
         };
         let spans = Spans { span, before: span_before };
-        partial.extend(spans.overlap());
+        partial.extend(spans.overlap_remark());
         let is_log_linear = definition.buckets == BucketLayout::LogLinear;
         // From the start of a bucket the error can be twice that from its middle.
         let times = if definition.may_understate() { 2.0 } else { 1.0 };
@@ -521,87 +522,4 @@ impl Catalog {
     pub fn fleet_members(&self) -> Option<Vec<(String, String)>> {
         Some(self.status.fleet.as_ref()?.members())
     }
-}
-
-/// How long requests were counted in a span.
-pub(super) struct Covered {
-    /// Under the requested definition.
-    pub(super) own: Coverage,
-    /// Other definitions of the same name that counted in it, and for how long.
-    others: Vec<(String, u64)>,
-    /// Seconds in which anything was counted: those of the report that is always kept.
-    ran: u64,
-    /// Remarks on what could not be read of it.
-    lacking: Vec<String>,
-}
-
-impl Covered {
-    pub(super) fn read(coverage: &RowsSnapshot, dataset: &Dataset, span: &Range<u64>) -> Self {
-        let plan = ReadPlan::new(&coverage.parts, &COVERAGE, span.clone());
-        let sums = Sums::read(coverage.clone(), &COVERAGE, &plan);
-        let (own, others) = (Coverage::default(), Vec::new());
-        let mut covered = Self { own, others, ran: 0, lacking: sums.lacking.clone() };
-        for (key, row) in &sums.rows.all {
-            let mut texts = key_texts(key);
-            let (report, hash) = (texts.next(), texts.next());
-            let found = Coverage::of(&row.totals);
-            if report == Some(EVERYTHING) {
-                covered.ran += found.secs;
-            }
-            if report != Some(&dataset.report) {
-                continue;
-            }
-            if hash == Some(&dataset.hash) {
-                // One row per key.
-                covered.own = found;
-            } else if found.secs > 0 {
-                let hash = hash.unwrap_or_default().to_owned();
-                covered.others.push((hash, found.secs));
-            }
-        }
-        covered
-    }
-
-    /// Remarks on missing data in an answer, with that on the beginning of what is kept.
-    fn remarks(&self, not_kept: Option<String>) -> Vec<String> {
-        let mut remarks = self.lacking.clone();
-        remarks.extend(not_kept);
-        remarks.extend(uncounted(&self.own));
-        let others = self.others.iter().map(|(hash, secs)| {
-            format!("for {secs} s another definition of the report ({hash}) was counted")
-        });
-        remarks.extend(others);
-        let counted = self.own.secs + self.others.iter().map(|(_, secs)| secs).sum::<u64>();
-        let without = self.ran.saturating_sub(counted);
-        // A second is cut short by the making of a report.
-        if without > 1 {
-            remarks.push(format!("for {without} s the daemon ran without this report"));
-        }
-        remarks
-    }
-}
-
-/// Remarks on requests that were not counted properly.
-pub(super) fn uncounted(covered: &Coverage) -> impl Iterator<Item = String> + use<> {
-    let Coverage { secs: _, missed, histograms_dropped, keys_folded, rows_lost } = *covered;
-    let counts = [
-        (missed, "request could not be counted", "requests could not be counted"),
-        (
-            histograms_dropped,
-            "row of a minute has no percentiles (history.memory)",
-            "rows of a minute have no percentiles (history.memory)",
-        ),
-        (
-            keys_folded,
-            "key of a second or a minute is in (other) (series.memory, history.memory)",
-            "keys of a second or a minute are in (other) (series.memory, history.memory)",
-        ),
-        (
-            rows_lost,
-            "row was lost: it could not be written in time, or not be read",
-            "rows were lost: they could not be written in time, or not be read",
-        ),
-    ];
-    let counts = counts.into_iter().filter(|(count, ..)| *count > 0);
-    counts.map(|(count, one, many)| numbered(count, one, many))
 }

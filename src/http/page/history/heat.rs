@@ -13,7 +13,7 @@ use crate::http::page::row::conditions::Conditions;
 use crate::http::params::{link, pairs};
 use crate::query::heatmap::{HeatMap, step_of};
 
-/// A heat map of the times in a span, and the ticks of its time axis.
+/// A heat map of request or timer durations over a span, and the ticks of its time axis.
 struct HeatOfSpan {
     map: HeatMap,
     span: Range<u64>,

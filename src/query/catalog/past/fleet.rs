@@ -8,7 +8,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::Catalog;
-use super::{Added, Steps, uncounted};
+use super::covered::uncounted;
+use super::{Added, Steps};
 use crate::clickhouse::{Counted, FleetRows};
 use crate::clock::rfc3339;
 use crate::history::{Coverage, Dataset, Resolution};

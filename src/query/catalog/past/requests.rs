@@ -20,7 +20,8 @@ use datafusion::prelude::{ident, lit};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use self::first::{First, Key, Order, name_of};
-use super::{Catalog, Covered};
+use super::Catalog;
+use super::covered::Covered;
 use crate::clock::rfc3339;
 use crate::config::rewrite::TEXT_FIELDS;
 use crate::grammar::FixedTable;
