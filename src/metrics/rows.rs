@@ -17,7 +17,6 @@ use super::exemplars::{ByKey, Traced, by_key};
 use crate::delta::{RowDelta, RowReader};
 use crate::pool::strings::OTHER_TEXT;
 use crate::report::definition::{Definition, Level};
-use crate::report::histogram::BucketLayout;
 use crate::report::layout::Measure;
 use crate::report::row_key::key_texts;
 use crate::report::totals::Totals;
@@ -46,7 +45,8 @@ struct ReportMetrics {
     report: Arc<Watched>,
     /// Names of the labels, one per key.
     labels: Vec<String>,
-    /// For each bound, the first bucket of the report above it.
+    /// For each bound, the first bucket of the report above the one that contains it: a time of
+    /// exactly the bound counts.
     edges: Vec<u32>,
     /// Rows by key.
     rows: BTreeMap<Box<[u8]>, Row>,
@@ -111,7 +111,7 @@ impl ReportMetrics {
         let buckets = &report.definition.buckets;
         Self {
             labels: labels(&report.key_names),
-            edges: bounds.iter().map(|&bound| edge(buckets, bound)).collect(),
+            edges: bounds.iter().map(|&bound| buckets.bucket(bound) + 1).collect(),
             report: Arc::clone(report),
             rows: BTreeMap::new(),
             other: Row::new(bounds.len()),
@@ -165,15 +165,6 @@ fn heaviest(rows: &mut Vec<(Box<[u8]>, Row)>, room: usize, (other, folded): (&mu
         other.add_row(&row);
         *folded += row.totals.requests;
     }
-}
-
-/// The bucket whose lower edge is nearest to a bound: the first that does not count below the
-/// bound.
-fn edge(layout: &BucketLayout, bound_us: u64) -> u32 {
-    let bucket = layout.bucket(bound_us);
-    let (low, high) = layout.bounds(bucket);
-    let is_low = bound_us.saturating_sub(low) < high.saturating_sub(bound_us);
-    if is_low { bucket } else { bucket + 1 }
 }
 
 /// Where the status shows the usage of the budget.
