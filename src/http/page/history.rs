@@ -154,14 +154,22 @@ impl Lines {
         Self { from: self.from, step, points: self.points.into_iter().map(refined).collect() }
     }
 
-    /// Prepends the earlier points of `earlier`, which has the same step.
-    fn preceded_by(self, mut earlier: Self) -> Self {
-        let before = self.from.saturating_sub(earlier.from) / self.step.max(1);
-        for (points, more) in earlier.points.iter_mut().zip(self.points) {
-            points.resize(before as usize, None);
-            points.extend(more);
+    /// Prepends points of history, which end with the minute in which these begin and of which they
+    /// cover `secs` seconds; `None` if their step does not divide those of history.
+    fn preceded_by(self, earlier: PastLines, secs: u64) -> Option<Self> {
+        let PastLines { lines, covered_secs, .. } = earlier;
+        let end = lines.from + lines.points.first().map_or(0, Vec::len) as u64 * lines.step;
+        // Another process counted in that minute too. The newest second may be on its way.
+        let is_shared = covered_secs.last().is_some_and(|covered| *covered > secs + 1);
+        let begin = if is_shared { self.from.max(end) } else { self.from };
+        let mut all = lines.refined(self.step, &covered_secs);
+        let steps = |from: u64| (begin.saturating_sub(from) / self.step.max(1)) as usize;
+        let (kept, skipped) = (steps(all.from), steps(self.from));
+        for (points, more) in all.points.iter_mut().zip(self.points) {
+            points.resize(kept, None);
+            points.extend(more.into_iter().skip(skipped));
         }
-        earlier
+        (all.step == self.step).then_some(all)
     }
 
     /// The middle of the first point's span, where it is drawn.
@@ -424,26 +432,23 @@ impl<'a> History<'a> {
         let fine = FINE_STEPS.iter().find(fits).copied();
         let reaches = |reach: &Coverage| match fine {
             // Earlier times come from history, minute by minute.
-            Some(_) => reach.from.next_multiple_of(60) < span.end,
+            Some(_) => reach.from < span.end,
             None => reach.from <= span.start,
         };
         let reach = self.series.coverage().filter(reaches);
         if let Some(reach) = reach.filter(|_| !self.time.whose.is_fleet()) {
-            // Seconds before the first complete minute come from history too.
-            let minute = reach.from.next_multiple_of(60);
-            let from = if reach.from <= span.start { span.start } else { minute };
-            let asked = (from, span.end, fine.unwrap_or(60));
+            let asked = (reach.from.max(span.start), span.end, fine.unwrap_or(60));
             let key = self.key();
             if let Ok(found) = self.series.lines(self.report, key.as_deref(), metrics, asked) {
                 if found.from <= span.start {
                     return Ok(found);
                 }
-                let earlier = self.kept(metrics, &(span.start..found.from));
-                let earlier = earlier.map(|it| it.lines.refined(found.step, &it.covered_secs));
-                if let Ok(earlier) = earlier
-                    && earlier.step == found.step
+                let minute = reach.from.next_multiple_of(60).min(span.end);
+                let secs = reach.to.min(minute).saturating_sub(reach.from);
+                if let Ok(earlier) = self.kept(metrics, &(span.start..minute))
+                    && let Some(all) = found.preceded_by(earlier, secs)
                 {
-                    return Ok(found.preceded_by(earlier));
+                    return Ok(all);
                 }
             }
         }
@@ -523,12 +528,23 @@ mod tests {
         let points = [Some(1.0), Some(1.0), None, None, Some(3.0), Some(3.0)];
         assert_eq!((fine.from, fine.step), (60, 30));
         assert_eq!(fine.points, [points]);
-        // From the start of the last hour on, its points.
-        let now = read(180, 30, &[Some(7.0), Some(8.0)]);
-        let both = now.preceded_by(fine);
-        let points = [&points[..4], &[Some(7.0), Some(8.0)]].concat();
-        assert_eq!((both.from, both.step), (60, 30));
-        assert_eq!(both.points, [points]);
+        // From the start of the last hour on, its points; of the minute in which it begins only if
+        // nobody else counted in it.
+        let both = |from, points: &[Option<f64>], secs, covered: [u64; 3]| {
+            let earlier = PastLines {
+                lines: read(60, 60, &[Some(1.0), None, Some(3.0)]),
+                covered_secs: covered.into(),
+                resolution_seconds: 60,
+                partial: Vec::new(),
+            };
+            let both = read(from, 30, points).preceded_by(earlier, secs).unwrap();
+            assert_eq!((both.from, both.step), (60, 30));
+            both.points.concat()
+        };
+        let new = [Some(7.0), Some(8.0), Some(9.0)];
+        assert_eq!(both(210, &new, 20, [60, 0, 20]), [&points[..4], &[None], &new].concat());
+        assert_eq!(both(210, &new, 20, [60, 0, 50]), [&points[..], &new[1..]].concat());
+        assert_eq!(both(240, &new, 0, [60, 0, 60]), [&points[..], &new].concat());
         // Steps that do not divide a minute stay as they are.
         let minutes = read(60, 60, &[Some(1.0)]);
         assert_eq!(minutes.refined(45, &[]).points, [[Some(1.0)]]);
