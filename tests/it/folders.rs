@@ -375,6 +375,7 @@ fn after_a_kill_history_refills_live_reports() {
         "reports hold what history kept of them, by the minute; the rest is lost",
         "Raw requests from before are those of the last snapshot",
         "Live charts start over",
+        "since the first minute from history in the 15 min window",
     ] {
         assert!(page.contains(said), "{said}: {page}");
     }

@@ -515,6 +515,8 @@ fn what_followed_a_periodic_snapshot_of_a_clock_that_was_ahead_comes_back() {
     lives.here.take().unwrap().stop();
     lives.start();
     assert_eq!(lives.counted(), [450; 2]);
+    // Rates of live reports are over the time from the first request, as in Pinba's tables.
+    assert_has!(lives.site().get("/").body => ", with the time that pinbad was down, which rates are over too");
 }
 
 /// A report has what history kept since it was made, and says what it lacks.

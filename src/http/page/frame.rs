@@ -11,6 +11,7 @@ use maud::{DOCTYPE, Markup, html};
 use super::time::Time;
 use super::{assets, formatting};
 use crate::query::answer::ReportAnswer;
+use crate::query::catalog::Catalog;
 
 /// The parts of the site, for the navigation.
 pub(super) const SECTIONS: [(&str, &str); 9] = [
@@ -161,17 +162,26 @@ pub(super) fn hidden_fields<'a>(params: impl Iterator<Item = (&'a str, &'a str)>
     html! { @for (name, value) in params { input type="hidden" name=(name) value=(value); } }
 }
 
-/// The time span of a table's data, in words; empty for a table without one. Rates are over it.
-pub(super) fn span_of(answer: &ReportAnswer) -> String {
+/// The time span of the data of a live table, in words; empty for a table without one. Rates are over
+/// it, as in Pinba's tables.
+pub(super) fn span_of(source: &Catalog, name: &str, answer: &ReportAnswer) -> String {
     if answer.window_seconds == 0.0 {
         return String::new();
     }
     let covered = answer.covered_seconds;
     let [secs, window] = [covered as f64, answer.window_seconds].map(formatting::roughly);
-    match covered == 0 || secs == window {
-        true => format!("last {window}"),
-        false => format!("last {secs}, since the first request of the {window} window"),
+    let begin = (answer.as_of_ms / 1_000).saturating_sub(covered);
+    let is_refilled = source.refilled_in(name).is_some_and(|[filled, _]| filled.contains(&begin));
+    let mut about = match (covered == 0 || secs == window, is_refilled) {
+        (true, _) => format!("last {window}"),
+        (_, true) => format!("last {secs}, since the first minute from history in the {window} window"),
+        _ => format!("last {secs}, since the first request of the {window} window"),
+    };
+    // Both are rounded down.
+    if covered > source.up_secs() + 1 {
+        about += ", with the time that pinbad was down, which rates are over too";
     }
+    about
 }
 
 #[cfg(test)]
@@ -188,10 +198,16 @@ mod tests {
             (0, "r", "last 15 min"),
             (1, "info", "last 1 s, since the first request of the 15 min window"),
             (1, "r", "last 1 s, since the first request of the 15 min window"),
-            (2, "info", "last 17 s, since the first request of the 15 min window"),
+            (
+                2,
+                "info",
+                "last 17 s, since the first request of the 15 min window, with the time that pinbad was down, \
+                 which rates are over too",
+            ),
         ] {
-            let answer = catalog(requests).report(name, &ReportQuestion::default()).unwrap();
-            assert_eq!(span_of(&answer), about, "{name} of {requests}");
+            let source = catalog(requests);
+            let answer = source.report(name, &ReportQuestion::default()).unwrap();
+            assert_eq!(span_of(&source, name, &answer), about, "{name} of {requests}");
         }
     }
 }

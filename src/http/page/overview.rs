@@ -88,7 +88,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let panels = panels.map(|(other, mut ranking)| panel(&mut ranking, other, order, time));
     let lead = match time.spans {
         Some(_) => "Top by".to_owned(),
-        None => format!("Over the {}, top by", all.about()),
+        None => format!("Over the {}, top by", all.about.split(',').next().unwrap_or_default()),
     };
     let main = html! {
         h1.hidden { "Overview" }
@@ -127,7 +127,7 @@ fn numbers(all: &Ranking, source: &Catalog, time: &Time) -> Markup {
     let cores = cpu[0].zip(cpu[1]).map(|(user, system)| user + system);
     let lost = source.status().get("lost").and_then(Json::as_u64).unwrap_or(0);
     html! {
-        p.over { "All requests, " (all.about()) }
+        p.over { "All requests, " (all.about) }
         dl.facts {
             @if !all.table().is_empty() { @for column in &columns { (all.fact(column, 0)) } }
             @if let Some(cores) = cores {

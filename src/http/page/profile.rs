@@ -120,7 +120,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
             @for absent in unconnected(&status, true) { p.note { (visible(&absent)) } }
             p.over { (formatting::count(tree.root.samples)) " samples with something running"
                 @if tree.idle > 0 { ", " (formatting::count(tree.idle)) " idle" }
-                " in the " (super::frame::span_of(&boxes)) }
+                " in the " (super::frame::span_of(view.source, "", &boxes)) }
             @if tree.root.samples > 0 {
                 div.wide tabindex="0" role="region" aria-label="Samples as boxes" { (drawn(&tree, &params, search.as_deref())) }
                 p.note { "Top to bottom: script, function, line of PHP code; script, caller, function of PHP\u{2019}s own (in the other colour). \

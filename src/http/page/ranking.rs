@@ -57,6 +57,8 @@ pub(super) struct Ranking {
     missing: Option<&'static str>,
     /// The time of the page, for the zone of moments.
     page_time: Time,
+    /// The time and data it covers, in words.
+    pub(super) about: String,
     /// Whether a change stands next to its number instead of in a column of its own.
     is_brief: bool,
     /// Whether, for the past, only rows with the most time are sorted by percentiles, with the
@@ -107,13 +109,19 @@ impl Ranking {
         Ok(all.try_into().expect("there is an answer for each name"))
     }
 
-    /// Adds the time of the page, and what a live report lacks after a kill.
+    /// Adds the time of the page, what the answer covers, and what a live report lacks after a kill.
     fn in_words(mut self, view: &View<'_>, name: &str) -> Self {
-        if self.answer.of_span.is_none() {
-            self.answer.partial.extend(lost_remark(view.source, name, &self.answer));
-            self.answer.partial.extend(view.source.counted_again(self.answer.window_seconds));
+        let (source, time, answer) = (view.source, &view.time, &mut self.answer);
+        let about = match &answer.of_span {
+            Some(of_span) => time.about(of_span, answer.covered_seconds),
+            None => frame::span_of(source, name, answer),
+        };
+        if answer.of_span.is_none() {
+            let lost = lost_remark(source, name, answer);
+            let again = source.counted_again(answer.window_seconds);
+            answer.partial.extend(lost.into_iter().chain(again));
         }
-        Self { page_time: view.time.clone(), ..self }
+        Self { page_time: time.clone(), about, ..self }
     }
 
     fn native(answer: ReportAnswer) -> Self {
@@ -134,6 +142,7 @@ impl Ranking {
             time,
             missing: Some("(other)"),
             page_time: Time::default(),
+            about: String::new(),
             is_brief: false,
             heaviest_only: false,
         }
@@ -214,14 +223,6 @@ impl Ranking {
         let table = if self.timers { "timers" } else { "requests" };
         let columns = declared(columns(table), self.table());
         Self { columns, is_brief: true, heaviest_only: true, ..self }
-    }
-
-    /// The time and data it covers, in words.
-    pub(super) fn about(&self) -> String {
-        match &self.answer.of_span {
-            Some(of_span) => self.page_time.about(of_span, self.answer.covered_seconds),
-            None => frame::span_of(&self.answer),
-        }
     }
 
     /// Why it has no rows.

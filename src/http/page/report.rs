@@ -49,7 +49,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     });
     let heads = ranking.heads(&ranking.columns, Some((&sort, path, &params)));
     let answer = &ranking.answer;
-    let covered = ranking.about();
+    let covered = &ranking.about;
     let is_pinba2 = is_own && report.kind.starts_with("v2/") && view.time.spans.is_none();
     let rates = if is_pinba2 { "; as in pinba2, rates are over the whole window" } else { "" };
     let caption = html! { (visible(name)) @if !covered.is_empty() { ", " (covered) (rates) } };

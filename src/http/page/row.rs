@@ -136,7 +136,7 @@ impl Row {
             (self.profile(view))
             div #row data-live {
                 @if let Some(at) = self.at {
-                    p.over { (self.ranking.about()) }
+                    p.over { (self.ranking.about) }
                     dl.facts { @for column in &self.ranking.columns { (self.ranking.fact(column, at)) } }
                 } @else {
                     p.note { @if time.spans.is_some() { "Nothing with these keys was counted in this span. " } @else { "Nothing with these keys is in the report's window now. " } a href=(report) { "All rows of the report" } }

@@ -147,7 +147,7 @@ pub(super) fn find(view: &View<'_>, search: TimerSearch) -> Result<TimerGroups, 
         let numbers = |column| ranking.numbers(column);
         let [hits, requests, time] = ["hit_count", "req_count", "timer_value"].map(numbers);
         let cpu = ["ru_utime_total", "ru_stime_total"].map(numbers);
-        let about = ranking.about();
+        let about = ranking.about.clone();
         let quantiles = ["timer_median", "p95", "p99"].map(numbers);
         let us = |secs: Option<f64>| (secs.unwrap_or(0.0) * 1e6).round() as u64;
         let group = |row: usize| {

@@ -47,16 +47,20 @@ impl Catalog {
             .collect()
     }
 
+    /// Whole seconds since the start.
+    pub(crate) fn up_secs(&self) -> u64 {
+        self.clock.mono_ms().saturating_sub(self.started_ms) / 1_000
+    }
+
     /// A remark on requests that live rows inside a window of so many seconds may have more than
     /// once: those of a snapshot that were not in history.
     pub(crate) fn counted_again(&self, window_secs: f64) -> Option<String> {
-        let up_ms = self.clock.mono_ms().saturating_sub(self.started_ms);
         let again = |source: &Source| match source.sums.lock().counted_again {
             0 => None,
             requests => Some(format!("{} of {}", counted(requests, "request"), source.config.from)),
         };
         let again = self.squids().filter_map(again).collect::<Vec<_>>().join(", ");
-        (!again.is_empty() && up_ms as f64 / 1e3 < window_secs).then(|| {
+        (!again.is_empty() && (self.up_secs() as f64) < window_secs).then(|| {
             format!(
                 "{again} may be counted more than once: when the daemon stopped they were not in history, so they were read again"
             )
