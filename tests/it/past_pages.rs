@@ -2,9 +2,10 @@
 //! what is lacking is said.
 
 use pinbad::clock::Clock as _;
+use prost::Message as _;
 use serde_json::Value as Json;
 
-use crate::harness::{Here, Site, await_condition, pass};
+use crate::harness::{Here, Sender, Site, await_condition, pass};
 use crate::packets::request;
 use crate::page::{links, rows};
 use crate::past::{START_SECS, ask, send};
@@ -174,6 +175,34 @@ fn every_link_keeps_the_time() {
             let field = "type=\"hidden\" name=\"from\" value=\"2024-02-28T23:00\"";
             assert_eq!(form.matches(field).count(), 1, "{target}: {form}");
         }
+    }
+    here.stop();
+}
+
+#[test]
+fn errors_that_fell_are_good() {
+    let (here, clock, _dir) = Here::with_own_history(START_SECS, &[]);
+    let site = &here.site;
+    let mut sender = Sender::new(site);
+    for failing in [0, 10, 5] {
+        for number in 0..20 {
+            let mut packet = request("h", "s", "/x");
+            packet.status = Some(if number < failing { 500 } else { 200 });
+            sender.send(&packet.encode_to_vec());
+        }
+        sender.at_rest();
+        pass(site, &clock, 1_000);
+        pass(site, &clock, 59_000);
+    }
+    await_condition("all is counted", || {
+        let answer = site.json(&format!("/api/v1/info?from={START_SECS}"));
+        if answer["req_count"] == 60 { Ok(()) } else { Err(answer) }
+    });
+    let minutes = [START_SECS + 60, START_SECS + 120];
+    for ([before, from], class) in [(minutes, "good"), ([minutes[1], minutes[0]], "bad")] {
+        let to = from + 60;
+        let page = page(site, &format!("/?from={from}&to={to}&compare={before}"));
+        assert_has!(page => format!("<dt>Errors</dt><dd class=\"big {class}\">"));
     }
     here.stop();
 }

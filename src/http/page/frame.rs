@@ -174,7 +174,9 @@ pub(super) fn span_of(source: &Catalog, name: &str, answer: &ReportAnswer) -> St
     let is_refilled = source.refilled_in(name).is_some_and(|[filled, _]| filled.contains(&begin));
     let mut about = match (covered == 0 || secs == window, is_refilled) {
         (true, _) => format!("last {window}"),
-        (_, true) => format!("last {secs}, since the first minute from history in the {window} window"),
+        (_, true) => {
+            format!("last {secs}, since the first minute from history in the {window} window")
+        }
         _ => format!("last {secs}, since the first request of the {window} window"),
     };
     // Both are rounded down.

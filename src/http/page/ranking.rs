@@ -393,7 +393,7 @@ impl Ranking {
             Show::Status if number >= 500.0 => Some("bad"),
             Show::Worse if number > CHANGED => Some("bad"),
             Show::Worse if number < -CHANGED => Some("good"),
-            _ => self.fails(column, row).then_some("bad"),
+            _ => self.news(column, row),
         };
         // Some names are longer than others as a rule.
         let kind = (column.show == Show::Text).then_some(column.name.as_str());
@@ -418,9 +418,10 @@ impl Ranking {
     pub(super) fn fact(&self, column: &Column, row: usize) -> Markup {
         // Without requests there is no time, which is not a time of 0.
         let is_unknown = column.show == Show::Secs && self.number("req_count", row) == Some(0.0);
+        let class = format!("big {}", self.news(column, row).unwrap_or_default());
         html! {
             div title=(column.hint) {
-                dt { (column.title) } dd.big.bad[self.fails(column, row)] {
+                dt { (column.title) } dd class=(class.trim_end()) {
                     @if is_unknown { (formatting::UNKNOWN) } @else { (self.shown(column, row)) }
                 }
             }
@@ -456,9 +457,14 @@ impl Ranking {
         errors / self.number("req_count", row).unwrap_or(0.0).max(1.0)
     }
 
-    /// Whether failures are frequent enough to highlight.
-    fn fails(&self, column: &Column, row: usize) -> bool {
-        column.show == Show::Errors && self.failing(row) >= FAILING
+    /// Whether failures have become fewer, or else are frequent enough to highlight.
+    fn news(&self, column: &Column, row: usize) -> Option<&'static str> {
+        if column.show != Show::Errors {
+            return None;
+        }
+        let has_fallen = self.change(column, row).is_some_and(|change| change < -CHANGED);
+        let fails = self.failing(row) >= FAILING;
+        has_fallen.then_some("good").or(fails.then_some("bad"))
     }
 
     /// A number of a row; `None` if unknown.
