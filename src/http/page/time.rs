@@ -320,8 +320,17 @@ impl Time {
         let compares = |sort: &&str| sort.ends_with("_change") || sort.ends_with("_before");
         let sort = params.get("sort").filter(|sort| !compares(sort));
         let (from, compare) = (self.get("from"), params.get("compare"));
-        // What changed is always a comparison.
-        let compared = compare.or((path == "/changes").then_some("span"));
+        // What changed is always a comparison. The span before may be given in another way.
+        let is_known = COMPARED.iter().any(|it| it.1 == compare);
+        let is_beside = |Spans { span, before }: &Spans| {
+            let before = before.as_ref().filter(|_| !is_known);
+            before.is_some_and(|it| {
+                it.end == span.start && it.end - it.start == span.end - span.start
+            })
+        };
+        let is_span = path == "/changes" && compare.is_none();
+        let is_span = is_span || self.spans.as_ref().is_some_and(is_beside);
+        let compared = if is_span { Some("span") } else { compare };
         let address = |from, to, compare| {
             let time = [("from", from), ("to", to), ("compare", compare)];
             let others = [("tz", self.get("tz")), ("span", None), ("sort", sort)];
@@ -345,7 +354,7 @@ impl Time {
                         summary aria-current=[current(is_own)] {
                             @match &self.spans { Some(spans) if is_own => (self.words(&spans.span)), _ => "custom" }
                         }
-                        (self.form(path, params, sort))
+                        (self.form(path, params, sort, compared))
                     }
                 }
                 @if let Some(Spans { span, .. }) = &self.spans && can_compare(path) && (self.why_not.is_none() || self.whose.is_fleet()) {
@@ -414,12 +423,18 @@ impl Time {
     }
 
     /// The form for any span.
-    fn form(&self, path: &str, params: &Params, sort: Option<&str>) -> Markup {
+    fn form(
+        &self,
+        path: &str,
+        params: &Params,
+        sort: Option<&str>,
+        compared: Option<&str>,
+    ) -> Markup {
         let changes = NAMES.map(|name| (name, None));
         let others = [("span", None), ("sort", sort)];
         let others = params.changed(&[&changes[..], &others[..]].concat());
         let compare = params.get("compare");
-        let is_other = COMPARED.iter().all(|(_, known, _)| compare != *known);
+        let is_other = COMPARED.iter().all(|(_, known, _)| compared != *known);
         let field = |name: &'static str, title: &str, example: &str| {
             html! { label { (title) " " input name=(name) value=[self.get(name)] size="17" placeholder=(example) autocomplete="off"; } }
         };
@@ -432,7 +447,7 @@ impl Time {
                 @if can_compare(path) {
                     label { "Compare with "
                         select name="compare" {
-                            @for (text, other, _) in COMPARED { option value=(other.unwrap_or_default()) selected[compare == other] { (text) } }
+                            @for (text, other, _) in COMPARED { option value=(other.unwrap_or_default()) selected[compared == other] { (text) } }
                             @if let Some(compare) = compare.filter(|_| is_other) { option value=(compare) selected { (compare) } }
                         }
                     }
@@ -518,6 +533,13 @@ mod tests {
         for other in ["offset", "p95_change", "span=5m"] {
             assert!(!control.contains(other), "{other}: {control}");
         }
+        // The span before, given in another way.
+        let beside = "from=-12h&to=-6h&compare=-6h";
+        let control =
+            time(beside).control("/", &Params::parse(Some(beside)).unwrap()).into_string();
+        assert_has!(control => "compare=span\" aria-current=\"true\">the span before</a>");
+        assert_has!(control => "<option value=\"span\" selected>");
+        assert_lacks!(control => "<option value=\"-6h\"");
         // Pages that compare nothing offer nothing, and pass on what was chosen.
         let control = time(given).control("/timers", &params).into_string();
         assert!(!control.contains("Compare with"), "{control}");
