@@ -58,7 +58,7 @@ pub(super) struct Time {
     zone: Zone,
     /// Unix seconds.
     now: u64,
-    /// Why the past cannot be shown.
+    /// Why the past cannot be shown; empty where the page says so above all.
     why_not: Option<String>,
 }
 
@@ -103,7 +103,10 @@ impl Time {
             whose,
             zone: span.zone()?,
             now: source.unix_ms() / 1_000,
-            why_not: source.past_keys(report).err().map(|why| why.to_string()),
+            why_not: source.past_keys(report).err().map(|why| match why.to_string() {
+                why if source.cannot_keep().contains(&why) => String::new(),
+                why => why,
+            }),
         })
     }
 
@@ -344,7 +347,7 @@ impl Time {
             nav.time aria-label="Time" {
                 a href=(address(None, None, None)) aria-current=[current(is_now)] { @if self.whose.is_fleet() { "newest" } @else { "live" } }
                 @if let Some(why) = &self.why_not {
-                    small title=(why) { (visible(why.split(';').next().unwrap_or(why))) }
+                    @if !why.is_empty() { small title=(why) { (visible(why.split(';').next().unwrap_or(why))) } }
                 } @else {
                     @for (text, preset) in PRESETS {
                         a href=(address(Some(preset), None, compare)) aria-current=[current(is_preset(preset))] { (text) }

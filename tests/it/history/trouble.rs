@@ -222,6 +222,8 @@ fn a_damaged_manifest_switches_history_off_and_nothing_else() {
     assert!(detail.starts_with("history is off: history.dir: "), "{detail}");
     assert!(detail.contains("is damaged"), "{detail}");
     assert_has!(here.site.get("/daemon").body => "history is off: ");
+    let page = here.site.get("/").body;
+    assert_eq!(page.matches("history is off: ").count(), 1, "{page}");
     let refused = here.site.get("/api/v1/info?from=-1h");
     let said = refused.problem(refused.status);
     assert!(said.contains("is damaged"), "{said}");
