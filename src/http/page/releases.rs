@@ -100,7 +100,7 @@ fn details(view: &View<'_>, release: &Release, verdict: &Verdict) -> Markup {
         p.note {
             (verdict.text) ". " (counted(verdict.tests as u64, "test")) " over " (span) ", made at " (view.time.moment(verdict.at)) "."
             @if let Some(times) = verdict.same_mix {
-                " With the same mix of scripts a request took " (before_and_after(times)) " on average"
+                " Over the same mix of scripts, which p50 and p95 of the table are not, a request took " (before_and_after(times)) " on average"
                 @for (name, times) in [("p50", verdict.same_mix_p50), ("p95", verdict.same_mix_p95)] {
                     @if let Some(times) = times { "; " (name) " " (before_and_after(times)) }
                 }
