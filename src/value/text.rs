@@ -102,7 +102,7 @@ pub(crate) fn with_unit(value: f64, unit: Unit) -> String {
         Unit::BytesPerSecond => bytes(value) + "/s",
         Unit::KibPerSecond => bytes(value * 1024.0) + "/s",
         Unit::Percent => percent(value),
-        Unit::Ratio => percent(value * 100.0),
+        Unit::Part | Unit::Ratio => percent(value * 100.0),
         Unit::CountPerSecond => plain(value) + "/s",
         Unit::None | Unit::Count | Unit::UnixSeconds | Unit::SecondsPerSecond => plain(value),
     }

@@ -27,6 +27,8 @@ counted! {
         Kib = "kib",
         /// Percent.
         Percent = "percent",
+        /// A part of a whole: 0.12 is 12 %.
+        Part = "part",
         /// A relative change: 0.12 is 12 % more.
         Ratio = "ratio",
         /// A count per second.

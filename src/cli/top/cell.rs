@@ -50,9 +50,10 @@ impl Unit {
             value::Unit::Kib | value::Unit::KibPerSecond => Self::Kib,
             value::Unit::Percent => Self::Percent,
             value::Unit::Microseconds => Self::Micros,
-            value::Unit::Ratio | value::Unit::CountPerSecond | value::Unit::SecondsPerSecond => {
-                Self::Number
-            }
+            value::Unit::Part
+            | value::Unit::Ratio
+            | value::Unit::CountPerSecond
+            | value::Unit::SecondsPerSecond => Self::Number,
         }
     }
 

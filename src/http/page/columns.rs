@@ -52,8 +52,10 @@ pub(super) enum Show {
     Moment,
     /// Microseconds, never in a larger unit: they can be far below one.
     Micros,
-    /// A fraction of the whole.
+    /// Percent of the whole.
     Share,
+    /// A fraction of the whole.
+    Part,
     /// A relative change.
     Change,
     /// A relative change where more is worse.
@@ -78,6 +80,7 @@ impl Show {
             Unit::Bytes | Unit::BytesPerSecond => Self::Bytes,
             Unit::Kib | Unit::KibPerSecond => Self::Kib,
             Unit::Percent => Self::Share,
+            Unit::Part => Self::Part,
             Unit::Ratio => Self::Change,
             Unit::CountPerSecond | Unit::SecondsPerSecond => Self::Number,
         }
@@ -112,6 +115,7 @@ impl Show {
             Self::Bytes => formatting::bytes(number),
             Self::Kib => formatting::bytes(number * 1024.0),
             Self::Share => formatting::percent(number),
+            Self::Part => formatting::percent(number * 100.0),
             Self::Change | Self::Worse => formatting::change(number),
             Self::Status => number.to_string(),
             Self::Any | Self::Text | Self::Prose | Self::Tags | Self::Number | Self::Moment => {

@@ -170,6 +170,7 @@ fn a_budget_is_counted_live_and_goes_on_after_a_restart() {
     let left = shop["budget_left"].as_f64().unwrap();
     assert!((left - (1.0 - 8.0 / 24.0)).abs() < 1e-9, "{shop}");
     assert_eq!(shop["burn"][0]["state"], "unknown", "half an hour is lacking");
+    assert_has!(here.site.get("/reports/slo").body => "66.7 %");
     let metrics = here.site.get("/metrics").body;
     assert_has!(metrics => "pinbad_slo_budget_left{slo=\"shop\"} 0.6666");
     // Twelve minutes are not half of any longer window: nobody tells a rate over them.

@@ -78,10 +78,11 @@ fn every_front_end_shows_the_declared_columns() {
         let made: Vec<bool> = made.columns.iter().map(|it| it.nullable).collect();
         assert_eq!(made, nullable, "{table}");
     }
-    // No unit is declared that nothing has, but the change, which only comparisons have.
+    // No unit is declared that nothing has, but those of changes, which only comparisons have, and
+    // of parts, which only objectives have.
     let known: BTreeSet<_> = Unit::ALL.map(Unit::name).into();
     let unused: Vec<_> = known.difference(&units).collect();
-    assert_eq!(unused, [&Unit::Ratio.name()]);
+    assert_eq!(unused, [&Unit::Part.name(), &Unit::Ratio.name()]);
     // The document names them.
     let document = site.json("/api/v1/openapi.json");
     let unit = &document["components"]["schemas"]["ReportColumn"]["properties"]["unit"];
