@@ -9,10 +9,10 @@ use super::columns::Want;
 use super::histogram::{add_to_sum, unfold};
 use super::read_plan::ReadPlan;
 use super::read_unit::{ReadUnit, RowsSnapshot, on_all_processors};
-use crate::report::encoded_gain::Sum;
+use super::row::Gain;
 
 /// The gain in each step; `None` if there is no row.
-pub(crate) type Line = Vec<Option<Sum>>;
+pub(crate) type Line = Vec<Option<Gain>>;
 
 /// The line to read.
 #[derive(Debug, Clone, Copy)]
@@ -42,11 +42,12 @@ pub(crate) fn read(
         let read = units[unit].rows(dataset, want, &mut |_, row| {
             let point = ((row.time - asked.from) / asked.step) as usize;
             let is_wanted = asked.key.is_none_or(|wanted| wanted == row.key);
-            if let Some(sum) = line.get_mut(point).filter(|_| is_wanted) {
-                let sum = sum.get_or_insert_default();
-                sum.totals += &row.totals;
+            if let Some(gain) = line.get_mut(point).filter(|_| is_wanted) {
+                let gain = gain.get_or_insert_default();
+                gain.sum.totals += &row.totals;
+                gain.extremes.widen(&row.extremes);
                 if let Some(bits) = asked.histogram_bits {
-                    add_to_sum(sum, row.histogram, &dataset.buckets, bits);
+                    add_to_sum(&mut gain.sum, row.histogram, &dataset.buckets, bits);
                 }
             }
         });
@@ -54,13 +55,13 @@ pub(crate) fn read(
     });
     let mut line: Line = vec![None; count];
     for (share, unread) in done {
-        for (point, sum) in line.iter_mut().zip(&share) {
-            sum.iter().for_each(|sum| point.get_or_insert_default().add_sum(sum));
+        for (point, gain) in line.iter_mut().zip(&share) {
+            gain.iter().for_each(|gain| point.get_or_insert_default().add(gain));
         }
         lacking.extend(unread);
     }
     if let Some(bits) = asked.histogram_bits.filter(|_| dataset.is_log_linear()) {
-        line.iter_mut().flatten().for_each(|sum| unfold(sum, bits));
+        line.iter_mut().flatten().for_each(|gain| unfold(&mut gain.sum, bits));
     }
     (line, lacking)
 }

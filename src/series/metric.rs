@@ -11,6 +11,7 @@ use crate::report::layout::Measure;
 use crate::report::layout::Measure::{
     Errors, Hits, Memory, Requests, RuStime, RuUtime, Time, Traffic,
 };
+use crate::report::totals::Extremes;
 use crate::value;
 
 /// One number of a row over some seconds.
@@ -134,6 +135,8 @@ pub(crate) struct Span<'a> {
     /// Known seconds in the span; 0 if the process that counted something ended within the first.
     pub(crate) secs: u64,
     pub(crate) sum: Sum,
+    /// [`Extremes::NOTHING`] where they are not kept.
+    pub(crate) extremes: Extremes,
 }
 
 impl Span<'_> {
@@ -164,7 +167,8 @@ impl Span<'_> {
     pub(crate) fn bounded(&self, secs: f64, ends: impl Fn(u32) -> (u64, u64)) -> f64 {
         let histogram = self.sum.histogram().into_iter();
         let pairs = histogram.flat_map(|histogram| histogram.iter());
-        within(secs, BucketLayout::bounds_of(self.sum.totals.time, pairs, ends))
+        let told = || BucketLayout::bounds_of(self.sum.totals.time, pairs, ends);
+        within(secs, self.extremes.times_secs().or_else(told))
     }
 }
 
@@ -173,6 +177,7 @@ mod tests {
     use super::*;
     use crate::grammar::builtin;
     use crate::report::definition::Defaults;
+    use crate::report::histogram::Histogram;
     use crate::report::totals::Totals;
 
     #[test]
@@ -227,7 +232,9 @@ mod tests {
                 unmeasured,
                 ..Totals::ZERO
             };
-            let span = Span { definition: &definitions[0], secs: 1, sum: Sum::of(totals, None) };
+            let sum = Sum::of(totals, None);
+            let extremes = Extremes::NOTHING;
+            let span = Span { definition: &definitions[0], secs: 1, sum, extremes };
             Metric::parse(name).unwrap().of(&span)
         };
         assert_eq!(of("cpu_avg", 0), Some(0.4));
@@ -237,9 +244,26 @@ mod tests {
     }
 
     #[test]
+    fn percentiles_are_between_the_shortest_and_the_longest_time() {
+        let definitions = builtin::reports(&Defaults::default());
+        let (mut histogram, mut totals) = (Histogram::new(), Totals::ZERO);
+        // The middle of the first one's bucket is 22,143.
+        for us in [22_200, 500_000, 500_001] {
+            histogram.add(BucketLayout::LogLinear.bucket(us), 1);
+            totals.time += u128::from(us);
+        }
+        let sum = Sum::of(totals, Some(histogram));
+        let extremes = Extremes { time_min: 22_200, time_max: 500_001, memory_peak_max: 0 };
+        let span = Span { definition: &definitions[0], secs: 1, sum, extremes };
+        let of = |name: &str| Metric::parse(name).unwrap().of(&span);
+        assert_eq!((of("p1"), of("p100")), (Some(0.0222), Some(0.500_001)));
+    }
+
+    #[test]
     fn averages_of_nothing_are_unknown_and_sums_are_nought() {
         let definitions = builtin::reports(&Defaults::default());
-        let span = Span { definition: &definitions[0], secs: 1, sum: Sum::default() };
+        let (sum, extremes) = (Sum::default(), Extremes::NOTHING);
+        let span = Span { definition: &definitions[0], secs: 1, sum, extremes };
         for name in Metric::names() {
             let unknown =
                 name.ends_with("_avg") || name == "error_percent" || name.starts_with('p');

@@ -12,6 +12,7 @@ use super::{READ, REPORTS_MAX, Series};
 use crate::report::encoded_gain::Sum;
 use crate::report::layout::OTHER;
 use crate::report::row_key::push_key;
+use crate::report::totals::Extremes;
 use crate::report::{TOTAL_ID, Watched};
 use crate::telemetry::reading::{Group, Place, readings};
 
@@ -169,7 +170,8 @@ impl Series {
         let count = to.saturating_sub(from).div_ceil(step) as usize;
         let mut points: Vec<Option<T>> = (0..count).map(|_| None).collect();
         for of_point in slots.chunk_by(|a, b| place(a) == place(b)) {
-            let mut span = Span { definition: &report.definition, secs: 0, sum: Sum::default() };
+            let (sum, extremes) = (Sum::default(), Extremes::NOTHING);
+            let mut span = Span { definition: &report.definition, secs: 0, sum, extremes };
             for slot in of_point {
                 while gained.next_if(|it| it.0 < slot.second).is_some() {}
                 // An absent row may be part of the total only, or unobserved at that time.

@@ -191,8 +191,8 @@ impl Model {
             line
         };
         let (line, spread) = (ask(None), ask(Some(bits)));
-        let totals = |line: &[Option<Sum>]| -> Vec<_> {
-            line.iter().flatten().map(|sum| sum.totals).collect()
+        let totals = |line: &[Option<Gain>]| -> Vec<_> {
+            line.iter().flatten().map(|gain| gain.sum.totals).collect()
         };
         assert_eq!(totals(&line), totals(&spread));
         let mut expected: Vec<Vec<u64>> = vec![Vec::new(); line.len()];
@@ -203,12 +203,14 @@ impl Model {
                 expected[point as usize].push(request.us);
             }
         }
-        for ((sum, spread), times) in line.iter().zip(&spread).zip(&mut expected) {
-            let requests = sum.as_ref().map_or(0, |sum| sum.totals.requests);
+        for ((gain, spread), times) in line.iter().zip(&spread).zip(&mut expected) {
+            let requests = gain.as_ref().map_or(0, |gain| gain.sum.totals.requests);
             assert_eq!(requests, times.len() as u64, "{asked:?} {step} {plan:#?}");
-            assert_eq!(sum.is_some(), spread.is_some());
-            if let Some(sum) = spread {
-                check(&dataset, bits, sum.histogram().unwrap(), times);
+            assert_eq!(gain.is_some(), spread.is_some());
+            if let Some(gain) = spread {
+                let shortest = times.iter().min().copied().filter(|_| dataset.extremes);
+                assert_eq!(shortest, gain.extremes.seen().map(|it| it[0]));
+                check(&dataset, bits, gain.sum.histogram().unwrap(), times);
             }
         }
     }

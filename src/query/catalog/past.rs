@@ -29,7 +29,7 @@ use crate::history::histogram::{ends, error, settle};
 use crate::history::read_plan::ReadPlan;
 use crate::history::read_unit::RowsSnapshot;
 use crate::history::sums::Sums;
-use crate::history::{COVERAGE, Dataset, History, Resolution};
+use crate::history::{COVERAGE, Dataset, Gain, History, Resolution};
 use crate::merger::answering;
 use crate::query::answer::{Distribution, OfSpan, PastLines, ReportAnswer, add_new};
 use crate::query::error::QueryError;
@@ -207,7 +207,7 @@ pub(super) struct Steps {
     pub(super) from: u64,
     pub(super) step: u64,
     pub(super) resolution: Resolution,
-    pub(super) sums: Vec<Option<Sum>>,
+    pub(super) gains: Vec<Option<Gain>>,
     /// Seconds of each step in which requests were counted.
     pub(super) secs: Vec<u64>,
     pub(super) remarks: Vec<String>,
@@ -219,11 +219,12 @@ impl Steps {
         &mut self,
         definition: &'d Definition,
     ) -> impl Iterator<Item = Option<Span<'d>>> + use<'d> {
-        let (sums, secs) = (std::mem::take(&mut self.sums), std::mem::take(&mut self.secs));
-        sums.into_iter().zip(secs).map(move |(sum, secs)| {
+        let (gains, secs) = (std::mem::take(&mut self.gains), std::mem::take(&mut self.secs));
+        gains.into_iter().zip(secs).map(move |(gain, secs)| {
             // What a process that ended within its first second counted covers none.
-            let is_known = secs > 0 || sum.is_some();
-            is_known.then(|| Span { definition, secs, sum: sum.unwrap_or_default() })
+            let is_known = secs > 0 || gain.is_some();
+            let Gain { sum, extremes } = gain.unwrap_or_default();
+            is_known.then_some(Span { definition, secs, sum, extremes })
         })
     }
 }
@@ -297,7 +298,7 @@ impl Kept<'_> {
             step,
             histogram_bits: wants_histograms.then(|| plan.resolution.bucket_bits()),
         };
-        let (sums, lacking) = chart_lines::read(rows.own, dataset, &plan, asked);
+        let (gains, lacking) = chart_lines::read(rows.own, dataset, &plan, asked);
         add_new(&mut remarks, &lacking);
         let key = dataset.coverage_key();
         let asked = Asked { key: Some(&key), from, step, histogram_bits: None };
@@ -311,8 +312,8 @@ impl Kept<'_> {
             from,
             step,
             resolution: plan.resolution,
-            sums,
-            secs: secs.map(|secs| secs.map_or(0, |secs| secs.totals.requests)).collect(),
+            gains,
+            secs: secs.map(|secs| secs.map_or(0, |secs| secs.sum.totals.requests)).collect(),
             remarks,
         }
     }
@@ -509,8 +510,8 @@ impl Catalog {
                     step: plan.span.end - plan.span.start,
                     histogram_bits: Some(plan.resolution.bucket_bits()),
                 };
-                let (sums, _) = chart_lines::read(view, &dataset, &plan, asked);
-                sums.into_iter().flatten().next()
+                let (gains, _) = chart_lines::read(view, &dataset, &plan, asked);
+                gains.into_iter().flatten().next().map(|gain| gain.sum)
             }
         };
         let histogram = sum.as_ref().and_then(Sum::histogram);

@@ -12,7 +12,7 @@ use super::covered::uncounted;
 use super::{Added, Steps};
 use crate::clickhouse::{Counted, FleetRows};
 use crate::clock::rfc3339;
-use crate::history::{Coverage, Dataset, Resolution};
+use crate::history::{Coverage, Dataset, Gain, Resolution};
 use crate::query::error::QueryError;
 use crate::query::question::{Fleet, LineQuestion, Spans, moved, shipped_until};
 use crate::report::encoded_gain::Sum;
@@ -67,11 +67,13 @@ impl Catalog {
         let rows = self.fleet()?.rows(dataset, &span, &fleet.dcs, &fleet.collectors);
         let has_histograms = question.metrics.iter().any(Metric::is_percentile);
         let steps = || -> Result<Steps, String> {
+            let line = rows.line(question.key.as_deref(), (from, step), has_histograms)?;
+            let gain = |sum| Gain { sum, ..Gain::default() };
             Ok(Steps {
                 from,
                 step,
                 resolution: Resolution::Minute,
-                sums: rows.line(question.key.as_deref(), (from, step), has_histograms)?,
+                gains: line.into_iter().map(|sum| sum.map(gain)).collect(),
                 secs: rows.secs((from, step))?,
                 remarks: self.fleet_remarks(&rows, fleet, dataset)?,
             })
