@@ -17,7 +17,7 @@ use super::key;
 use super::location::{Location, Origin};
 use super::raw_value::{Entry, Given, Value};
 use super::settings::{KEYS, LISTS};
-use super::suggest::{meant, nearest};
+use super::suggest::meant;
 
 /// What the names of all variables begin with.
 const PREFIX: &str = "PINBAD_";
@@ -224,7 +224,9 @@ fn syntax(location: &Location, error: &toml::de::Error) -> ConfigError {
 
 /// The key probably meant: misspelt, in the wrong section, or given by Pinba's name.
 fn nearest_key(given: &str) -> Option<&'static str> {
-    if let Some(name) = nearest(given, KEYS.iter().map(|key| key.name)) {
+    // What several keys begin with is answered with all of the section.
+    let names = KEYS.iter().map(|key| key.name).filter(|name| !name.starts_with(given));
+    if let Some(name) = meant(given, names) {
         return Some(name);
     }
     let last = given.rsplit('.').next().unwrap_or(given).to_ascii_lowercase();
@@ -246,7 +248,7 @@ fn unknown_key(name: &str, location: Location) -> ConfigError {
         false => location,
     };
     let section = name.split('.').next().unwrap_or(name);
-    let meant = nearest_key(name).or_else(|| nearest(name, LISTS));
+    let meant = nearest_key(name).or_else(|| meant(name, LISTS));
     let hint = match (meant, &key::names_in(section)[..]) {
         (Some(meant), _) => format!("did you mean {meant}?"),
         (None, []) => format!("accepted are the sections {}", key::sections().join(", ")),
@@ -263,7 +265,7 @@ fn unknown_at_top(name: &str, value: &Spanned<DeValue<'_>>, location: &Location)
         return unknown_key(name, location);
     }
     let sections = key::sections();
-    let hint = match nearest(name, sections.iter().copied().chain(LISTS)) {
+    let hint = match meant(name, sections.iter().copied().chain(LISTS)) {
         Some(list) if LISTS.contains(&list) => format!("did you mean [[{list}]]?"),
         Some(section) => format!("did you mean [{section}]?"),
         None => {
@@ -317,7 +319,7 @@ mod tests {
         ] {
             assert_eq!(nearest_key(given), meant, "{given}");
         }
-        assert_eq!(nearest("htpp", key::sections()), Some("http"));
-        assert_eq!(nearest("state", ["http", "mysql"]), None);
+        assert_eq!(meant("htpp", key::sections()), Some("http"));
+        assert_eq!(meant("polls", key::sections()), Some("pool"));
     }
 }

@@ -7,7 +7,7 @@ use super::error::ConfigError;
 use super::kinds::Kind;
 use super::location::Location;
 use super::raw_value::Entry;
-use super::suggest::nearest;
+use super::suggest::meant;
 
 /// Reads one entry.
 pub(super) struct EntryReader<'e> {
@@ -42,7 +42,7 @@ impl<'e> EntryReader<'e> {
                 true => String::new(),
                 false => format!(" = {}", value.location.given()),
             };
-            let meant = nearest(key, keys.iter().copied());
+            let meant = meant(key, keys.iter().copied());
             let hint = hint(key)
                 .or_else(|| meant.map(|meant| format!("did you mean {list}.{meant}?")))
                 .unwrap_or_else(|| format!("[[{list}]] takes {}", keys.join(", ")));

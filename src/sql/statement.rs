@@ -19,6 +19,7 @@ use super::dialect::lex::{Mode, is_word, range_of};
 use super::dialect::tokens::{Items, Tokens};
 use super::error::{SqlError, unprefixed};
 use super::performance_schema::LAYOUTS;
+use crate::config::suggest;
 
 /// Words that begin a key, not a column, in the lines of CREATE TABLE.
 const KEYS: &str = "PRIMARY UNIQUE KEY INDEX FULLTEXT SPATIAL CONSTRAINT FOREIGN CHECK";
@@ -124,6 +125,9 @@ fn wrong(error: ParserError) -> SqlError {
 const WRITES: &str = "ALTER BACKUP BINLOG CALL CHANGE CREATE DELETE DROP GRANT HANDLER IMPORT INSERT INSTALL \
     LOAD MERGE OPTIMIZE PURGE RENAME REPAIR REPLACE RESET REVOKE \
     SHUTDOWN START STOP UNINSTALL XA";
+
+/// Other words of statements that may be misspelt.
+const WORDS: &str = "SELECT SHOW DESCRIBE EXPLAIN SET USE UPDATE TRUNCATE FROM WHERE GROUP ORDER HAVING LIMIT JOIN UNION";
 
 /// A statement and the read position.
 struct Reader<'a> {
@@ -378,8 +382,12 @@ impl Reader<'_> {
             "" => "the end".to_owned(),
             rest => rest.chars().take(80).collect(),
         };
+        let word = near.split(|it: char| !it.is_ascii_alphabetic()).next().unwrap_or_default();
+        let words = WORDS.split(' ').chain(WRITES.split_ascii_whitespace());
+        let is_known = words.clone().any(|it| it.eq_ignore_ascii_case(word));
+        let question = suggest::question(if is_known { "" } else { word }, words);
         SqlError::parse(format!(
-            "You have an error in your SQL syntax; check the manual for what is accepted near '{near}'"
+            "You have an error in your SQL syntax; check the manual for what is accepted near '{near}'{question}"
         ))
     }
 

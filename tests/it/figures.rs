@@ -285,6 +285,8 @@ mod of_the_past {
             "SELECT MD5(1)" => "pinbad does not support the function md5()";
             "SELECT req_count FROM info LIMIT 'x'" => "LIMIT takes a number, not the text 'x'";
             "SELECT 1 FROM" => "Expected: ";
+            "selct 1" => "near 'selct 1'; did you mean \"SELECT\"?";
+            "SELECT * FORM info" => "near 'FORM info'; did you mean \"FROM\"?";
         ] {
             let said = refused(query);
             assert!(said.contains(meant), "{query}: {said}");
@@ -304,6 +306,7 @@ mod of_the_past {
         assert_has!(said => "lvel: is unknown; did you mean \"level\"? accepted: ");
         for (target, meant) in [
             ("/api/v1/report", "/api/v1/reports"),
+            ("/api/v1/reports/report_by_scrpt", "report_by_script_name"),
             ("/api/v1/reports/report_by_scirpt_name", "report_by_script_name"),
             ("/api/v1/reports/report_by_scirpt_name/series", "report_by_script_name"),
         ] {
@@ -311,8 +314,10 @@ mod of_the_past {
             let meant = format!("did you mean {meant:?}?");
             assert!(said.contains(&meant), "{target}: {said}");
         }
-        let said = here.site.get("/api/v1/reports/info?columns=req_cuont").problem(400);
-        assert!(said.contains("did you mean \"req_count\"?"), "{said}");
+        for wrong in ["columns=req_cuont", "sort=-req_cnt"] {
+            let said = here.site.get(&format!("/api/v1/reports/info?{wrong}")).problem(400);
+            assert!(said.contains("did you mean \"req_count\"?"), "{said}");
+        }
         // A table whose columns are not those of the report.
         let create = "CREATE TABLE mine (script_name varchar(64), requests int, KEY (script_name)) ENGINE=PINBA COMMENT='report1'";
         let made = ask(create);

@@ -119,6 +119,7 @@ fn what_is_wrong_is_said_with_its_exit_code() {
     );
     for (arguments, code, part) in cases![
         &["--report", "no\u{1b}such"][..] => 1, "\\u{1b}such";
+        &["--report", "report_by_scrpt"] => 1, "did you mean \"report_by_script_name\"?";
         &["--sort", "speed"] => 2, "there is no column speed; accepted: script_name, req_count";
         &["--sort", "req_cuont"] => 2, "req_cuont; did you mean \"req_count\"? accepted: script_name";
         &["--interval", "0"] => 2, "200ms to 1h";
