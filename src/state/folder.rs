@@ -239,7 +239,11 @@ pub(crate) fn check(
             }
         }
         Folder::Missing { above } => {
-            probe(above).map_err(setting.failed(MAKE, path))?;
+            // A full disk may have room for a folder, as the start would find.
+            probe(above).map_err(|error| {
+                let what = if is_full(error.kind()) { "write to" } else { MAKE };
+                setting.failed(what, path)(error)
+            })?;
             has_room(setting, above, needed)?
         }
     };
@@ -269,7 +273,7 @@ fn probe(dir: &Path) -> io::Result<()> {
 }
 
 /// Less free space than this counts as none.
-const LEAST_ROOM: u64 = 64 << 10;
+pub(crate) const LEAST_ROOM: u64 = 64 << 10;
 
 /// Whether it seems that a folder can be written, without writing anything.
 pub(crate) fn seems_writable(dir: &Path) -> bool {

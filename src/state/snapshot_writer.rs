@@ -401,7 +401,9 @@ impl SnapshotWriter {
             }
             Err(error) => {
                 status.failed += 1;
-                let why = folder::advised(format_args!("{}: {error}", dir.display()), &advice);
+                let (key, file) = (STATE.key, dir.join(FILE));
+                let problem = format_args!("{key}: cannot write {}: {error}", file.display());
+                let why = folder::advised(problem, &advice);
                 status.error = Some(why.clone());
                 drop(status);
                 error!(error = why, "Cannot write a snapshot; any older one stays.");

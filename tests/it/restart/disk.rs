@@ -22,6 +22,10 @@ fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
         if how == "full" {
             let filled = std::fs::write(&filler, vec![1; 1 << 20]);
             assert!(filled.is_err(), "the disk was to be full");
+            // The folder could be made there.
+            let new = place.path().join("new");
+            let said = run(pinbad().args(["check", "--data"]).arg(&new));
+            assert_has!(said.err => "state.dir: cannot write to", "No space left", "make room on");
         } else {
             place.remount("ro");
         }
@@ -33,7 +37,8 @@ fn a_full_or_read_only_disk_is_said_and_the_old_snapshot_stays() {
             let failed = status.0["snapshot"]["failed"].as_u64().unwrap();
             if failed > 0 { Ok(status) } else { Err(status) }
         });
-        assert!(status.0["snapshot"]["error"].is_string(), "{status:?}");
+        let error = status.0["snapshot"]["error"].as_str().unwrap();
+        assert!(error.starts_with("state.dir: cannot write"), "{error}");
         // How the process before ended.
         let log = program.log();
         let message =
