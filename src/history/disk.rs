@@ -64,6 +64,11 @@ impl StoreError {
         }
     }
 
+    /// Whether a disk has no room.
+    pub(super) fn is_full(&self) -> bool {
+        matches!(self, Self::Folder(error) if error.is_full())
+    }
+
     /// Returns [`Stopped`](Self::Stopped) if a stop is requested.
     pub(super) fn unless_stopped(stop: &Shutdown) -> Result<(), Self> {
         if stop.requested() { Err(Self::Stopped) } else { Ok(()) }

@@ -115,9 +115,11 @@ impl Store {
         }
     }
 
-    /// Whether it seems that something can be written, without writing anything.
-    pub(super) fn seems_writable(&self) -> bool {
-        self.check_room().is_ok() && folder::seems_writable(self.dir())
+    /// Whether it seems that something can be written, without writing anything: `room` has to be
+    /// free.
+    pub(super) fn seems_writable(&self, room: u64) -> bool {
+        let has_room = self.disk.free(self.dir()).is_ok_and(|free| free >= room);
+        has_room && self.check_room().is_ok() && folder::seems_writable(self.dir())
     }
 
     fn remove_what_goes(&mut self, now: u64) -> Done {

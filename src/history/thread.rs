@@ -27,6 +27,8 @@ use crate::config::Config;
 use crate::instruments::Instrument;
 use crate::merger::SharedLive;
 use crate::shutdown::Shutdown;
+use crate::state::folder::LEAST_ROOM;
+use crate::telemetry::log::Limit;
 use crate::telemetry::reading::{Reading, readings};
 
 /// Longest single sleep, so that a stop is noticed soon.
@@ -101,6 +103,8 @@ struct Work {
     on_restored: Option<OnRestored>,
     /// Whether the last failure can be detected without writing: no room, or no permission.
     is_blocked: bool,
+    /// Free bytes at which writing seems possible again.
+    room: u64,
     /// Monotonic milliseconds of the next look at that.
     look_ms: u64,
     /// What fails now is lost.
@@ -115,6 +119,8 @@ struct Attempts {
     pause_ms: u64,
     /// The error of the last one, if it failed.
     error: Option<String>,
+    /// Limits the lines about one reason.
+    limit: Option<Limit>,
 }
 
 impl Attempts {
@@ -128,7 +134,17 @@ impl Attempts {
         self.next_ms = self.next_ms.max(now_ms + self.pause_ms);
         match &error {
             Some(error) if !is_last => {
-                error!(error, "Cannot write history: it stays in memory, and is tried again.");
+                // Numbers in it are those of a file or of free bytes: they differ each time.
+                let words = |text: &str| text.replace(|it: char| it.is_ascii_digit(), "");
+                let before = self.error.as_deref().map(words);
+                self.limit.take_if(|_| before != Some(words(error)));
+                let limit = self.limit.get_or_insert(Limit::new(PAUSE_MS_MAX));
+                if let Some(repeated) = limit.pass(now_ms) {
+                    error!(
+                        error,
+                        repeated, "Cannot write history: it stays in memory, and is tried again."
+                    );
+                }
             }
             None if self.recovers(others) => info!("History is written again."),
             _ => {}
@@ -161,6 +177,7 @@ impl Writer {
             retained: 0,
             on_restored: None,
             is_blocked: false,
+            room: 0,
             look_ms: 0,
             is_stopping: false,
         };
@@ -295,7 +312,7 @@ impl Work {
         let now_ms = self.history.clock().mono_ms();
         if self.is_blocked && now_ms >= self.look_ms {
             self.look_ms = now_ms + LOOK_MS;
-            self.is_blocked = !store.seems_writable();
+            self.is_blocked = !store.seems_writable(self.room);
             if !self.is_blocked {
                 self.flush_ms = now_ms;
                 (self.writing.next_ms, self.maintenance.next_ms) = (now_ms, now_ms);
@@ -338,13 +355,14 @@ impl Work {
         let too_much = "more came at once than there is room for: make history.memory larger";
         let written = match fresh.is_full() {
             true => Err(too_much.to_owned()),
-            false => store
-                .check_room()
-                .and_then(|()| store.seconds.append(fresh))
-                .map_err(|it| it.advised(store.dir())),
+            false => {
+                store.check_room().and_then(|()| store.seconds.append(fresh)).map_err(|error| {
+                    self.is_blocked_by(store, &error);
+                    error.advised(store.dir())
+                })
+            }
         };
         if let Err(reason) = written {
-            self.is_blocked = !store.seems_writable();
             if !self.is_stopping {
                 warn!(reason, "There is no log of seconds until history is written the next time.");
             }
@@ -509,11 +527,19 @@ impl Work {
         self.history.clock().unix_ms() / 1000
     }
 
+    /// Notes what is to change before writing seems possible again. A disk may have some room left,
+    /// and yet too little.
+    fn is_blocked_by(&mut self, store: &Store, error: &StoreError) {
+        let free = store.disk.free(store.dir()).unwrap_or_default();
+        self.room = if error.is_full() { free + LEAST_ROOM } else { 0 };
+        self.is_blocked = !store.seems_writable(self.room);
+    }
+
     /// Publishes the result of an attempt, and the data on disk.
     fn record_attempt(&mut self, store: &Store, ended: &Done) {
-        if ended.is_err() {
+        if let Err(error) = ended {
             self.history.count_failure();
-            self.is_blocked = !store.seems_writable();
+            self.is_blocked_by(store, error);
         }
         let mut readings = readings(store);
         readings.extend(self.requests.iter().flat_map(Requests::readings));

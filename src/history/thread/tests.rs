@@ -142,6 +142,14 @@ fn room_that_was_made_is_used_within_a_second() {
     faults.set_free(6);
     assert_eq!(pass(LOOK_MS), (failures, None));
     assert_eq!(history.status().count("rows_written"), 1);
+    // A disk may have some room left, and yet too little.
+    faults.set_full(true);
+    count(&history, NOON);
+    let failures = (0..7).map(|_| pass(60_000).0).max().unwrap();
+    assert_eq!(pass(20_000).0, failures);
+    faults.set_full(false);
+    faults.set_free(6 + LEAST_ROOM);
+    assert_eq!(pass(LOOK_MS), (failures, None));
 }
 
 /// Whatever keeps the store from being opened, rows wait in memory and are written once it opens.
