@@ -12,7 +12,8 @@ use crate::value::text::Scale;
 /// Blanks between columns.
 const GAP: usize = 2;
 /// Smallest width of a column of names, unless an eighth of the terminal is more. The first, which
-/// identifies rows, keeps two fifths of the width before others are dropped for it.
+/// identifies rows, keeps two fifths of the width before others are dropped for it, other keys
+/// excepted.
 const NAME_MIN: usize = 12;
 /// Rows that determine the widths.
 const LOOKED_AT: usize = 200;
@@ -31,29 +32,35 @@ impl Layout {
     pub fn new(table: &Table, columns: usize) -> Self {
         let scales = scales(table);
         let natural = natural(table, &scales);
-        let least = |at: usize| match table.content.columns[at].unit {
-            Unit::Text if at == 0 => natural[at].min(NAME_MIN.max(columns * 2 / 5)),
+        let mut first = NAME_MIN.max(columns * 2 / 5);
+        let least = |at: usize, first: usize| match table.content.columns[at].unit {
+            Unit::Text if at == 0 => natural[at].min(first),
             Unit::Text => natural[at].min(NAME_MIN.max(columns / 8)),
             _ => natural[at],
         };
-        let needed = |chosen: &[usize]| {
+        let needed = |chosen: &[usize], first: usize| {
             let gaps = GAP * chosen.len().saturating_sub(1);
-            chosen.iter().map(|at| least(*at)).sum::<usize>() + gaps
+            chosen.iter().map(|at| least(*at, first)).sum::<usize>() + gaps
         };
         let sorted = table.sort().0;
         let mut chosen: Vec<usize> = (0..natural.len()).collect();
-        while chosen.len() > 1 && needed(&chosen) > columns {
+        while chosen.len() > 1 && needed(&chosen, first) > columns {
             // The last that is neither sorted nor the first, which names the row.
             let Some(out) = chosen.iter().rposition(|at| *at != sorted && *at != 0) else {
                 break;
             };
-            chosen.remove(out);
+            if chosen[out] < table.content.keys && first > NAME_MIN {
+                first = NAME_MIN;
+            } else {
+                chosen.remove(out);
+            }
         }
-        let mut left = columns.saturating_sub(needed(&chosen));
+        let mut left = columns.saturating_sub(needed(&chosen, first));
         let widths = chosen.iter().map(|at| {
-            let more = left.min(natural[*at] - least(*at));
+            let least = least(*at, first);
+            let more = left.min(natural[*at] - least);
             left -= more;
-            (*at, least(*at) + more)
+            (*at, least + more)
         });
         Self { columns: widths.collect(), scales }
     }
@@ -204,6 +211,21 @@ mod tests {
         assert!(row(160).contains("api.example.com"), "{}", row(160));
         assert!(row(80).contains("api.example.com"), "{}", row(80));
         assert!(row(80).len() < row(160).len(), "{}", row(80));
+    }
+
+    #[test]
+    fn the_first_key_gives_way_to_the_others() {
+        let mut table = table();
+        let keys = ["group", "operation", "server", "table"];
+        let texts = keys.map(|key| (key, key, Unit::Text));
+        table.content.columns.splice(1..1, Column::known_but(&[], &texts));
+        for key in keys {
+            table.content.rows[0].values[key] = json!("a value");
+        }
+        let shown = |table: &Table| Layout::new(table, 70).columns.len();
+        assert_eq!(shown(&table), 5, "too few");
+        table.content.keys = 5;
+        assert_eq!(shown(&table), 6);
     }
 
     #[test]

@@ -23,10 +23,11 @@ const ROWS: (usize, usize) = (20, 5);
 /// # Errors
 /// When the daemon does not answer, or has no such report or column.
 pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, Failure> {
-    let info = client.get("/api/v1/reports/info?percentiles=50")?;
     let url = client.url().to_owned();
-    let mut poller = Poller::new(client);
+    let mut poller = Poller::new(client.clone());
     let sample = poller.sample(flags.interval)?;
+    // Right before the tables, so that both are of the same moment.
+    let info = client.get("/api/v1/reports/info?percentiles=50")?;
     let of = |name: &str| info["rows"][0][name].as_f64();
     let count = of("req_count").unwrap_or_default();
     let covered = info["covered_seconds"].as_f64().unwrap_or_default();
@@ -34,7 +35,7 @@ pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, 
     let [rows, words, reports] = held(&sample);
     let mut text = format!(
         "pinbad {url}  {} UTC\n{} in {}: {}/s, median {median}; lost {}, refused {}\nin memory {rows}, {words}; {reports}\n",
-        clock(sample.unix_secs),
+        clock(info["as_of"].as_f64().unwrap_or_default() as u64),
         counted(count as u64, "request"),
         secs(covered),
         number(if covered > 0.0 { count / covered } else { 0.0 }),

@@ -64,6 +64,8 @@ pub struct Content {
     pub title: String,
     /// The columns; texts that name the row come first.
     pub columns: Vec<Column>,
+    /// How many of them identify a row, each as much as the first.
+    pub keys: usize,
     /// The rows, in any order.
     pub rows: Vec<Row>,
     /// The number of rows, if not all were sent.

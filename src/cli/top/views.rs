@@ -29,6 +29,8 @@ pub struct ReportInfo {
     pub keys: Vec<String>,
     /// Its columns.
     pub columns: Vec<ReportColumn>,
+    /// Its definition, whose keys have the names of tags.
+    pub definition: Json,
 }
 
 /// A column of it.
@@ -63,6 +65,13 @@ impl ReportInfo {
     /// Its keys without the legacy one, which repeats them.
     fn own_keys(&self) -> impl Iterator<Item = &str> + Clone {
         self.keys.iter().map(String::as_str).filter(|key| *key != "index_value")
+    }
+
+    /// The heading of a column: for a tag its name, which columns of Pinba's reports do not have.
+    fn heading<'a>(&'a self, column: &'a str) -> &'a str {
+        let at = self.own_keys().position(|key| key == column);
+        let key = at.and_then(|at| self.definition["keys"][at].as_str());
+        key.and_then(|key| key.strip_prefix(['@', '+'])).unwrap_or(column)
     }
 
     /// The column to sort by initially: time, else a count, else any number.
@@ -169,7 +178,7 @@ pub fn by_key(&(title, heading, key): &ByKey, body: &Json) -> Content {
         columns,
         total: body["total_rows"].as_u64(),
         sort: "req_time_total".to_owned(),
-        choices: Vec::new(),
+        ..Content::default()
     }
 }
 
@@ -183,9 +192,10 @@ pub fn any(info: &ReportInfo, body: &Json) -> Content {
         true => 0,
         false => 1 + u8::from(!column.is_text()),
     });
+    let keys = columns.iter().filter(|column| is_key(column)).count();
     let columns = columns.iter().map(|column| {
         let name = column.name.as_str();
-        (name, name, column.unit())
+        (name, info.heading(name), column.unit())
     });
     let row = |row: &Json| Row {
         values: row.clone(),
@@ -198,7 +208,8 @@ pub fn any(info: &ReportInfo, body: &Json) -> Content {
         rows: format::list(body, "rows").iter().map(row).collect(),
         total: body["total_rows"].as_u64(),
         sort: info.first_sort().unwrap_or_default().to_owned(),
-        choices: Vec::new(),
+        keys,
+        ..Content::default()
     }
 }
 
@@ -393,6 +404,7 @@ mod tests {
                 column("index_value", "varchar(255)", "none"),
             ],
             name: "r\u{1b}".to_owned(),
+            definition: json!({"keys": ["hostname", "+env", "@group"]}),
         };
         let body = json!({"rows": [{"req_count": 1, "host": "h", "tag_env": "prod", "timer_group": "db"}]});
         let content = any(&info, &body);
@@ -401,6 +413,8 @@ mod tests {
             names,
             ["host", "tag_env", "timer_group", "req_count", "p99_9", "traffic_total", "status"]
         );
+        let headings = [0, 1, 2].map(|at: usize| content.columns[at].title.as_str());
+        assert_eq!((headings, content.keys), (["host", "env", "group"], 3));
         let kinds: Vec<Unit> = content.columns[3..].iter().map(|column| column.unit).collect();
         let shown = [Unit::Count, Unit::Seconds, Unit::Kib, Unit::Plain];
         assert_eq!(kinds, shown);
