@@ -138,7 +138,7 @@ impl Attempts {
                 let words = |text: &str| text.replace(|it: char| it.is_ascii_digit(), "");
                 let before = self.error.as_deref().map(words);
                 self.limit.take_if(|_| before != Some(words(error)));
-                let limit = self.limit.get_or_insert(Limit::new(PAUSE_MS_MAX));
+                let limit = self.limit.get_or_insert_with(|| Limit::new(PAUSE_MS_MAX));
                 if let Some(repeated) = limit.pass(now_ms) {
                     error!(
                         error,
