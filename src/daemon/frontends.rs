@@ -108,7 +108,7 @@ impl Frontends {
         let config = served.config;
         let front = config.http.front();
         let stopped = self.stopped();
-        self.start_front("HTTP", front, config, listener, |listener, address, tls| {
+        self.start_front(("HTTP", 2), front, config, listener, |listener, address, tls| {
             let mut names = config.http.host_names.clone();
             names.push(address.ip().to_string());
             let settings = HttpSettings {
@@ -131,7 +131,8 @@ impl Frontends {
         let (source, listener) = input;
         let config = Arc::clone(&source.config);
         let (front, stopped) = (config.front(), self.stopped());
-        let clients = "OpenTelemetry";
+        // A second thread takes over from the first with every body: more than it saves.
+        let clients = ("OpenTelemetry", 1);
         let serve = |listener, _, tls| {
             let access = Access::new(served.users, front.allow_anonymous, "OTLP");
             let settings = HttpSettings { access, tls, ..HttpSettings::new(&[]) };
@@ -140,11 +141,11 @@ impl Frontends {
         self.start_front(clients, front, served.config, listener, serve).map(drop)
     }
 
-    /// Starts a front end on its own runtime. `serve` gets the listener, the address to reach it
-    /// by, and TLS.
+    /// Starts a front end on its own runtime of so many threads. `serve` gets the listener, the
+    /// address to reach it by, and TLS.
     pub(super) fn start_front<S: Future<Output = ()> + Send + 'static>(
         &mut self,
-        clients: &'static str,
+        (clients, threads): (&'static str, usize),
         front: FrontConfig<'_>,
         config: &Config,
         listener: TcpListener,
@@ -152,7 +153,7 @@ impl Frontends {
     ) -> Result<SocketAddr, StartError> {
         let failed = |what| move |source| StartError::Thread { what, source };
         let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(2)
+            .worker_threads(threads)
             .thread_name(front.section)
             .enable_all()
             .build()

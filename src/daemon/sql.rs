@@ -33,7 +33,7 @@ impl Frontends {
         let front = config.mysql.front();
         let stopped = self.stopped();
         let address =
-            self.start_front("MySQL clients", front, config, listener, |listener, _, tls| {
+            self.start_front(("MySQL clients", 2), front, config, listener, |listener, _, tls| {
                 let access = Access::new(served.users, front.allow_anonymous, "MySQL");
                 let settings = MySqlSettings::new(access, tls, config.mysql.clone());
                 let counters = Arc::clone(&served.counters.mysql);

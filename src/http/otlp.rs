@@ -4,7 +4,7 @@
 //! rules of the protocol: which requests are accepted, how bodies are compressed, and how answers
 //! are encoded. A web page cannot send spans, whatever host it pretends to be: browsers add `Origin`
 //! to what pages post. `Host` may be any: containers are called by their names. The bodies being
-//! received are bounded in bytes and decoded on the two I/O threads.
+//! received are bounded in bytes and decoded on the I/O thread.
 
 use std::io::Read as _;
 use std::sync::Arc;

@@ -159,18 +159,17 @@ impl Source {
     }
 }
 
-/// Bodies decoded concurrently: one for each thread of the HTTP side.
-const DECODED_AT_ONCE: usize = 2;
-
 /// Maximum total size of bodies being received, bytes.
 pub const BODIES_BYTES_MAX: usize = 16 << 20;
 
-/// Memory of one source for the memory plan, bytes.
+/// Memory of one source for the memory plan, bytes; the thread of the HTTP side decodes one body at
+/// a time.
 pub const SOURCE_BYTES: usize = RecordWriter::BYTES
     + SPANS_WAITING_BYTES_MAX
     + REMEMBERED_BYTES
     + BODIES_BYTES_MAX
-    + DECODED_AT_ONCE * (OTLP_UNPACKED_BYTES_MAX * 2 + 2 * BODY_SPANS_MAX * size_of::<Span>());
+    + OTLP_UNPACKED_BYTES_MAX * 2
+    + 2 * BODY_SPANS_MAX * size_of::<Span>();
 
 const _: () = assert!(OTLP_BODY_BYTES_MAX <= BODIES_BYTES_MAX / 2);
 
