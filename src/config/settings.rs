@@ -109,7 +109,8 @@ settings! {
         listen: Vec<SocketAddr> = r#"["0.0.0.0:30002"]"#, addresses();
 
         /// Sockets per address, each with a thread: 0 to 256. 0 is one fewer than the machine has cores, at least 1.
-        /// Cost: 8.25 MiB each, and twice recv_buffer in the kernel.
+        /// Cost: 8.25 MiB each, and twice recv_buffer in the kernel; up to 25 MiB for tags that packets repeat, 50 MiB
+        /// for those of all receivers if there are more.
         receivers: usize = "0", whole(0, 256),
             "sockets per address, each with a thread; 0 is one less than the machine has cores";
 

@@ -193,7 +193,8 @@ impl Daemon {
             squids: &counters.squids,
             profile: samples.as_deref(),
         };
-        let live = startup.live(previous, snapshots.as_deref().zip(dir), last_end.as_ref());
+        let mut live = startup.live(previous, snapshots.as_deref().zip(dir), last_end.as_ref());
+        live.pool.confirm_repeats(receivers.confirmed.clone());
         let live = Arc::new(RwLock::new(live));
         // Before the first merge: history begins with the rows merged from now on.
         history.keep_requests(config, &live);

@@ -13,8 +13,8 @@ use super::threads::Worker;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::input::otlp::Source;
-use crate::input::pinba::Decoder;
-use crate::input::record::{Hasher, TextLimits};
+use crate::input::pinba::{Decoder, Repeats};
+use crate::input::record::{Confirmed, Hasher, TextLimits};
 use crate::input::rewrite::{NameRules, RuleCounters};
 use crate::input::squid;
 use crate::input::udp::kernel::KernelGauge;
@@ -43,6 +43,8 @@ pub(super) struct Receivers {
     /// Counts by sender, if enabled.
     pub(super) senders: Option<Arc<Senders>>,
     pub(super) rule_counters: Arc<RuleCounters>,
+    /// Names of tags that the merger has to confirm.
+    pub(super) confirmed: Confirmed,
     pub(super) ring: Arc<TempRing>,
     /// The merger's end of the ring.
     pub(super) consumer: Consumer,
@@ -75,6 +77,7 @@ impl Receivers {
         });
         let statuses: Vec<_> = statuses.collect();
         let watched = ingest.watches_sources();
+        let places = Repeats::places(sockets.len(), config.pool.request_pool_size);
         let mut receivers = Self {
             threads: Vec::with_capacity(sockets.len()),
             addresses,
@@ -83,6 +86,7 @@ impl Receivers {
             statuses,
             senders: watched.then(|| Senders::new(&ingest.allow, ingest.source_rate_max)),
             rule_counters: Arc::new(RuleCounters::new(config.rewrites.len())),
+            confirmed: Confirmed::new(sockets.len() * places),
             ring,
             consumer,
         };
@@ -94,12 +98,16 @@ impl Receivers {
             let (counters, clock) = (Arc::clone(counters), Arc::clone(clock));
             Receiver { index, lane: Lane { producer, counters, clock } }
         });
-        for (socket, receiver) in sockets.into_iter().zip(&mut lanes) {
+        for (index, (socket, receiver)) in sockets.into_iter().zip(&mut lanes).enumerate() {
+            let repeats = Repeats::new(places, index, receivers.confirmed.clone());
             let (senders, hasher) = (receivers.senders.clone(), hasher.clone());
             receivers.threads.push(match config.rewrites.is_empty() {
-                true => receiver.start(socket, senders, Decoder::new(limits, hasher))?,
+                true => {
+                    let decoder = Decoder::new(limits, hasher).repeating(repeats);
+                    receiver.start(socket, senders, decoder)?
+                }
                 false => {
-                    let decoder = Decoder::with_rules(limits, hasher, rules());
+                    let decoder = Decoder::with_rules(limits, hasher, rules()).repeating(repeats);
                     receiver.start(socket, senders, decoder)?
                 }
             });

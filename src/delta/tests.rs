@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::dice::Dice;
 use crate::history::{History, MinuteRollup, Parts};
 use crate::input::pinba::{Decoder, model};
-use crate::input::record::{Hasher, TextLimits};
+use crate::input::record::Hasher;
 use crate::input::squid::sums::Swaps;
 use crate::merger::{Live, test_harness};
 use crate::metrics::{Format, Metrics};
@@ -218,8 +218,8 @@ impl World {
         let clock = Arc::new(ManualClock::new(unix_ms));
         let history = History::new(Parts::default(), hour, clock);
         Self {
+            decoder: test_harness::decoder(hasher, &mut live),
             live,
-            decoder: Decoder::new(TextLimits::default(), hasher),
             reader,
             watched,
             series,

@@ -10,8 +10,8 @@ use crate::config::Config;
 use crate::grammar::builtin;
 use crate::grammar::native::ReportForm;
 use crate::input::Decode as _;
-use crate::input::pinba::{Decoder, model};
-use crate::input::record::Hasher;
+use crate::input::pinba::{Decoder, Repeats, model};
+use crate::input::record::{Confirmed, Hasher, TextLimits};
 use crate::pool::Pool;
 use crate::report::definition::{Defaults, Definition};
 use crate::report::{DefinedBy, Reports, Ticks};
@@ -113,6 +113,16 @@ pub(crate) fn of_each_kind(
         all.push((report, DefinedBy::RunTime));
     }
     all
+}
+
+/// A decoder whose records leave out tags that the pool of `live` knows. It has few places for
+/// them, so that they change.
+pub(crate) fn decoder(hasher: Hasher, live: &mut Live) -> Decoder {
+    const PLACES: usize = 64;
+    let confirmed = Confirmed::new(PLACES);
+    live.pool.confirm_repeats(confirmed.clone());
+    let repeats = Repeats::new(PLACES, 0, confirmed);
+    Decoder::new(TextLimits::default(), hasher).repeating(repeats)
 }
 
 /// Decodes one request, which must be good, to the end of `records`.

@@ -23,6 +23,7 @@ use crate::telemetry::Counters;
 mod churn;
 mod memory;
 mod reading;
+mod repeats;
 
 /// The counts of a report, by key.
 fn counted(live: &Live, name: &str) -> BTreeMap<String, u64> {
@@ -94,7 +95,7 @@ fn words_without_room_take_no_room() {
         ..Limits::SMALL
     };
     let mut live = limits.live(&hasher, reports);
-    let mut decoder = Decoder::new(TextLimits::default(), hasher);
+    let mut decoder = test_harness::decoder(hasher, &mut live);
     let mut send = |live: &mut Live, script: &str, group: &str| {
         let mut sent = model::Request::named("h", "s", script);
         sent.add_timer(1, 0.5, &[("group", group)]);

@@ -11,6 +11,7 @@
 //! | [`dimensions`] | host, server, script, schema, status | rows + two epochs |
 //! | [`tag_sets`] | tags of timers and requests | a quarter of `words_memory` |
 //! | [`strings`] | every distinct text | three quarters of `words_memory` |
+//! | `repeats` | tags that records name instead of repeating them | places at the receivers |
 //!
 //! When a pool of rows is full the oldest request is evicted with all its timers, and counted; rows
 //! older than the raw window are removed with their tick. Neither affects the reports. Removed rows
@@ -22,6 +23,7 @@ mod arena;
 pub mod dimensions;
 mod expiry;
 mod reclaim;
+mod repeats;
 pub mod requests;
 pub mod resolved;
 pub mod rows;
@@ -38,12 +40,13 @@ use self::activities::Activities;
 use self::dimensions::{Dimensions, Origins};
 pub use self::expiry::HELD_MS;
 use self::reclaim::{EPOCH_REQUESTS, EPOCHS_WITHOUT_ROWS, Epochs};
+use self::repeats::Repeats;
 use self::requests::{REQUEST_ROW_BYTES, RequestPool, RequestRow};
 use self::strings::{NONE, StringInterner};
-use self::tag_sets::TagSets;
+use self::tag_sets::{EMPTY_SET, TagSets};
 use self::timers::{TIMER_ROW_BYTES, TimerPool, TimerRow};
 use crate::config::PoolConfig;
-use crate::input::record::{Hasher, Record};
+use crate::input::record::{Confirmed, Hasher, Record, Timer};
 
 /// Spare slots for this many rows: four epochs or a sixteenth, and no more than rows.
 const fn spare(rows: usize) -> usize {
@@ -67,6 +70,7 @@ pub struct Pool {
     pub tag_sets: TagSets,
     /// Distinct texts.
     pub strings: StringInterner,
+    repeats: Repeats,
     epochs: Epochs,
     /// For each tick with merged requests: its number and the id of its first request.
     ticks: VecDeque<(u64, u64)>,
@@ -154,6 +158,7 @@ impl Pool {
             origins: Origins::new(origins_max(config)),
             tag_sets: TagSets::new(tag_sets_bytes),
             strings: StringInterner::new(words_bytes, hasher),
+            repeats: Repeats::default(),
             epochs: Epochs::new(),
             ticks: VecDeque::new(),
             leaving: VecDeque::new(),
@@ -165,6 +170,16 @@ impl Pool {
         }
     }
 
+    /// Bytes for so many names of tags that repeat, for the memory plan.
+    pub const fn repeats_bytes(numbers: usize) -> usize {
+        Repeats::bytes(numbers)
+    }
+
+    /// Confirms names of tags from now on, so that records can leave the tags out.
+    pub fn confirm_repeats(&mut self, confirmed: Confirmed) {
+        self.repeats = Repeats::new(confirmed);
+    }
+
     /// Guesses the numbers of origins and tag sets that [`append`](Self::append) will need for
     /// these records: the reads of memory that one waits for overlap with those of the others.
     pub fn prefetch(&mut self, records: &[Record<'_>]) {
@@ -173,6 +188,9 @@ impl Pool {
         for record in records {
             let origin = self.origins.guess(record.identity_hash());
             self.guessed_origins.push_back(origin);
+            if record.leaves_out_tags() {
+                continue;
+            }
             for timer in record.timers() {
                 let tags = self.tag_sets.guess(timer.tags.hash());
                 self.guessed_tag_sets.push_back(tags);
@@ -181,7 +199,7 @@ impl Pool {
         // What the sets are compared by lies apart from them.
         let known = self.guessed_tag_sets.iter().filter(|id| **id != NONE);
         let first_names = known.filter_map(|id| Some(self.tag_sets.pairs(*id).next()?.0));
-        black_box(first_names.fold(0, |seen, name| seen ^ name));
+        black_box(first_names.fold(self.repeats.touch(records), |seen, name| seen ^ name));
     }
 
     /// Whether the next request starts an epoch.
@@ -205,20 +223,7 @@ impl Pool {
         let sent = Dimensions::of(record);
         let guess = self.guessed_origins.pop_front().unwrap_or(NONE);
         let origin = self.origins.intern(&sent, guess, &mut self.strings);
-        self.tag_sets.begin_record();
-        let request_tags =
-            self.tag_sets.intern(record, &record.request_tags(), NONE, &mut self.strings);
-        for timer in record.timers() {
-            let guess = self.guessed_tag_sets.pop_front().unwrap_or(NONE);
-            let tags = self.tag_sets.intern(record, &timer.tags, guess, &mut self.strings);
-            timers.push(TimerRow {
-                hit_count: timer.hit_count,
-                value: timer.value,
-                ru_utime: timer.ru_utime,
-                ru_stime: timer.ru_stime,
-                tags,
-            });
-        }
+        let (request_tags, is_held) = self.append_timers(record, id, timers);
         let timers = &timers[before..];
         // The wall clock may step back; timestamps of rows do not.
         self.last_timestamp = self.last_timestamp.max(record.received_secs());
@@ -237,13 +242,57 @@ impl Pool {
             first_timer: 0,
             timers: timers.len().min(usize::from(u16::MAX)) as u16,
         };
-        self.hold(id, &row, timers);
+        self.hold(id, &row, if is_held { &[] } else { timers });
         self.append_rows(row, tick, timers);
         if record.has_further() {
             self.activities.append(id, record.further());
         }
         self.release_epochs();
         (id, row)
+    }
+
+    /// Adds the timers of request `id` to `timers`. Returns the set of the request's own tags, and
+    /// whether the epoch of the request holds the sets of its timers already.
+    #[inline(always)]
+    fn append_timers(
+        &mut self,
+        record: &Record<'_>,
+        id: u64,
+        timers: &mut Vec<TimerRow>,
+    ) -> (u32, bool) {
+        let row = |timer: Timer<'_>, tags: u32| TimerRow {
+            hit_count: timer.hit_count,
+            value: timer.value,
+            ru_utime: timer.ru_utime,
+            ru_stime: timer.ru_stime,
+            tags,
+        };
+        let Self { tag_sets, strings, repeats, epochs, guessed_tag_sets, .. } = self;
+        let (epoch, repeat) = (Epochs::of(id), record.repeat());
+        if let Some(repeat) = repeat.filter(|_| record.leaves_out_tags()) {
+            let (sets, is_held) = repeats.sets(repeat, epoch, epochs, tag_sets, strings);
+            let (&request_tags, sets) = sets.split_first().unwrap_or((&EMPTY_SET, &[]));
+            for (timer, tags) in record.timers().zip(sets) {
+                timers.push(row(timer, *tags));
+            }
+            return (request_tags, is_held);
+        }
+        let overflowed = strings.overflowed() + tag_sets.overflowed();
+        let before = timers.len();
+        tag_sets.begin_record();
+        let request_tags = tag_sets.intern(record, &record.request_tags(), NONE, strings);
+        for timer in record.timers() {
+            let guess = guessed_tag_sets.pop_front().unwrap_or(NONE);
+            let tags = tag_sets.intern(record, &timer.tags, guess, strings);
+            timers.push(row(timer, tags));
+        }
+        if let Some(repeat) = repeat
+            && strings.overflowed() + tag_sets.overflowed() == overflowed
+        {
+            let sets = timers[before..].iter().map(|timer| timer.tags);
+            repeats.learn(repeat, record, std::iter::once(request_tags).chain(sets), epoch);
+        }
+        (request_tags, false)
     }
 
     /// Writes the rows of one request, whose ids are known; sets its `first_timer`.

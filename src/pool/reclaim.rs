@@ -52,6 +52,11 @@ impl Epochs {
         id / EPOCH_REQUESTS
     }
 
+    /// Whether an epoch still holds what its rows use.
+    pub(super) const fn has(&self, number: u64) -> bool {
+        number >= self.first
+    }
+
     /// Opens the epoch of request `id` if necessary, and returns its number (low bits) and its
     /// lists.
     pub(super) fn open(&mut self, id: u64) -> (u32, &mut Epoch) {

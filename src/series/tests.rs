@@ -14,7 +14,7 @@ use crate::grammar::builtin;
 use crate::grammar::native::ReportForm;
 use crate::input::Decode as _;
 use crate::input::pinba::Decoder;
-use crate::input::record::{Hasher, TextLimits};
+use crate::input::record::Hasher;
 use crate::merger::{SharedLive, test_harness};
 use crate::report::WatchSettings;
 use crate::report::definition::{Columns, Defaults};
@@ -82,17 +82,11 @@ impl World {
             };
             (it, by)
         });
-        let live = test_harness::live(config, &hasher, defined.collect());
+        let mut live = test_harness::live(config, &hasher, defined.collect());
+        let decoder = test_harness::decoder(hasher, &mut live);
         let live = Arc::new(RwLock::new(live));
         let (series, hour) = series(&WATCHED, &live, memory, 0);
-        Self {
-            live,
-            hour,
-            series,
-            traffic: Traffic::new(traffic),
-            decoder: Decoder::new(TextLimits::default(), hasher),
-            now_ms: 0,
-        }
+        Self { live, hour, series, traffic: Traffic::new(traffic), decoder, now_ms: 0 }
     }
 
     fn send(&mut self, packets: usize) {

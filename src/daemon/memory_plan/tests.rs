@@ -184,9 +184,9 @@ fn the_plan_is_shown_a_line_a_pool() {
         "  requests                    0.1 MiB  1000 rows (pool.request_pool_size) and 1000 spare for queries, of 50 bytes",
         "  reports                    16.0 MiB  all reports together (reports.memory)",
         if cfg!(feature = "sql") {
-            "  total                     908.4 MiB"
+            "  total                     912.7 MiB"
         } else {
-            "  total                     492.4 MiB"
+            "  total                     496.7 MiB"
         },
         "  at  10000 packets/s  temporary pool 1.0 s, socket buffers 1.5 s",
     ] {

@@ -77,9 +77,9 @@ impl World {
         };
         let (_, reader) = live.watch(choice, 0, 0);
         Self {
+            decoder: test_harness::decoder(hasher, &mut live),
             live,
             reader,
-            decoder: Decoder::new(TextLimits::default(), hasher),
             dice: Dice(1),
             ms: 0,
             reports: names[..AT_START].to_vec(),

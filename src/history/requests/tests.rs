@@ -18,8 +18,8 @@ use crate::history::Retention;
 use crate::history::disk::{Disk, StoreError};
 use crate::input::Decode as _;
 use crate::input::pinba::{Decoder, model};
-use crate::input::record::{Hasher, TextLimits};
-use crate::merger::test_harness::Limits;
+use crate::input::record::Hasher;
+use crate::merger::test_harness::{self, Limits};
 
 pub(in crate::history) const BEGIN: u32 = 1_700_000_000;
 pub(in crate::history) const RETENTION: Retention =
@@ -42,11 +42,9 @@ impl Process {
             rows_max: 100,
             memory: 16 << 20,
         };
-        let live = limits.live(&hasher, Vec::new());
-        Self {
-            live: Arc::new(RwLock::new(live)),
-            decoder: Decoder::new(TextLimits::default(), hasher),
-        }
+        let mut live = limits.live(&hasher, Vec::new());
+        let decoder = test_harness::decoder(hasher, &mut live);
+        Self { live: Arc::new(RwLock::new(live)), decoder }
     }
 
     pub(in crate::history) fn merge(&mut self, received: u32, requests: &[model::Request]) {

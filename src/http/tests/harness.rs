@@ -18,8 +18,8 @@ use crate::config::Config;
 use crate::grammar::builtin;
 use crate::http::{HttpSettings, serve};
 use crate::input::Decode as _;
-use crate::input::pinba::{Decoder, model};
-use crate::input::record::{Hasher, TextLimits};
+use crate::input::pinba::model;
+use crate::input::record::Hasher;
 use crate::merger::{Pulse, test_harness};
 use crate::query::catalog::Catalog;
 use crate::query::status::Status;
@@ -116,7 +116,7 @@ fn catalog_at(requests: usize, keeps_raw: bool, clock: Arc<dyn Clock>) -> Catalo
     let hasher = Hasher::new();
     let defaults = Defaults::default();
     let mut live = test_harness::live(&config, &hasher, definitions(&defaults));
-    let mut decoder = Decoder::new(TextLimits::default(), hasher);
+    let mut decoder = test_harness::decoder(hasher, &mut live);
     // The last one comes later, so that they cover some seconds.
     let last = requests.saturating_sub(1);
     for (numbers, at_ms) in [(0..last, 0), (last..requests, 17_000)] {

@@ -32,10 +32,16 @@ impl Span {
         usize::from(self.start)
     }
 
+    /// Where it ends in its message.
+    #[inline(always)]
+    pub(super) fn end(self) -> usize {
+        self.start().saturating_add(self.len())
+    }
+
     /// The bytes of the range in its message.
     #[inline(always)]
     pub(super) fn of(self, message: &[u8]) -> &[u8] {
-        message.get(self.start()..self.start().saturating_add(self.len())).unwrap_or(&[])
+        message.get(self.start()..self.end()).unwrap_or(&[])
     }
 }
 

@@ -13,8 +13,8 @@ use super::dictionary::Word;
 use super::request::{Fields, Lists};
 use super::tag_memo::TagMemo;
 use crate::input::record::{
-    HEAD_BYTES, Hasher, Interned, RecordWriter, RejectReason, Repair, STRING_BYTES, TAG_BYTES,
-    TIMER_BYTES, TagSetWriter, TextLimits,
+    HEAD_BYTES, Hasher, Interned, RecordWriter, Repair, STRING_BYTES, TAG_BYTES, TIMER_BYTES,
+    TagSetWriter, TextLimits,
 };
 use crate::input::rewrite::{Rewrite, TagOf, TextField};
 use crate::limits::{RECORD_GROWTH_MAX, REQUEST_TAGS_MAX, TIMER_TAGS_MAX};
@@ -48,27 +48,30 @@ impl Encoder {
         Self { record: RecordWriter::new(limits, hasher), memo: TagMemo::new(rules_for_tags) }
     }
 
-    /// Prepares the record of a checked request and returns its length in bytes. `fields` and
-    /// `lists` were parsed from `message`.
-    pub(super) fn prepare<R: Rewrite>(
+    /// Begins the record of a request, parsed as `fields`.
+    #[inline(always)]
+    pub(super) fn begin<R: Rewrite>(&mut self, fields: &Fields<'_>, rules: &mut R) {
+        let record = &mut self.record;
+        record.begin();
+        record.text(TextField::Hostname, Some(fields.hostname), rules);
+        record.text(TextField::ServerName, Some(fields.server_name), rules);
+        record.text(TextField::ScriptName, Some(fields.script_name), rules);
+        record.text(TextField::Schema, fields.schema, rules);
+        record.end_texts(fields.numbers.status);
+    }
+
+    /// Appends the tags of the request, then its timers with theirs: `lists`, parsed from `message`
+    /// and checked.
+    #[inline]
+    pub(super) fn all_tags<R: Rewrite>(
         &mut self,
         message: &[u8],
-        fields: &Fields<'_>,
         lists: &mut Lists,
-        received_secs: u32,
         rules: &mut R,
-    ) -> Result<usize, RejectReason> {
+    ) {
         // Taken out, since its words change while the other lists are read.
         let mut dictionary = std::mem::take(&mut lists.dictionary);
         let mut from = Source { message, rules, dictionary: &mut dictionary };
-        let record = &mut self.record;
-        record.begin();
-        record.text(TextField::Hostname, Some(fields.hostname), from.rules);
-        record.text(TextField::ServerName, Some(fields.server_name), from.rules);
-        record.text(TextField::ScriptName, Some(fields.script_name), from.rules);
-        record.text(TextField::Schema, fields.schema, from.rules);
-        record.end_texts(fields.numbers.status);
-
         if from.rules.has_tag_chains() {
             self.memo.begin(from.dictionary.len());
         }
@@ -77,7 +80,26 @@ impl Encoder {
         self.record.end_request_tags(&tags);
         self.timers(lists, &mut from);
         lists.dictionary = dictionary;
-        self.record.finish(&fields.numbers, received_secs)
+    }
+
+    /// Appends the timers, whose tags and those of the request are left out.
+    #[inline(always)]
+    pub(super) fn timers_without_tags(&mut self, lists: &Lists) {
+        let none = self.record.tag_set(0);
+        self.record.end_request_tags(&none);
+        let timers = lists.timer_hit_counts.iter().zip(&lists.timer_values);
+        for (at, (&hit_count, &value)) in timers.enumerate() {
+            let place = self.begin_timer(lists, at, hit_count, value);
+            self.record.end_timer(place, &none);
+        }
+    }
+
+    /// Starts the timer that came at this place.
+    #[inline(always)]
+    fn begin_timer(&mut self, lists: &Lists, at: usize, hit_count: u32, value: f32) -> usize {
+        let ru_utime = lists.timer_ru_utimes.get(at).copied().unwrap_or(0.0);
+        let ru_stime = lists.timer_ru_stimes.get(at).copied().unwrap_or(0.0);
+        self.record.begin_timer(hit_count, value, ru_utime, ru_stime)
     }
 
     /// Appends the timers. On the wire they are columns: hit counts, values, tag counts, rusage (or
@@ -113,9 +135,7 @@ impl Encoder {
                 self.record.count(Repair::TimerWithoutTags);
                 continue;
             }
-            let ru_utime = lists.timer_ru_utimes.get(at).copied().unwrap_or(0.0);
-            let ru_stime = lists.timer_ru_stimes.get(at).copied().unwrap_or(0.0);
-            let place = self.record.begin_timer(hit_count, value, ru_utime, ru_stime);
+            let place = self.begin_timer(lists, at, hit_count, value);
             let tags = self.tags(TagOf::Timer, names, values, TIMER_TAGS_MAX, from);
             self.record.end_timer(place, &tags);
         }

@@ -33,6 +33,7 @@
 mod dictionary;
 mod encode;
 pub mod model;
+mod repeats;
 mod request;
 mod tag_memo;
 
@@ -44,6 +45,8 @@ use super::rewrite::{AsSent, Rewrite};
 use crate::limits::{DATAGRAM_BYTES_MAX, RECORD_BYTES_MAX};
 use dictionary::Span;
 use encode::Encoder;
+pub use repeats::Repeats;
+use repeats::{Seen, Tags};
 use request::{Fields, Lists};
 
 /// Turns datagrams into records, with `R` as name rules. One for each receiver thread.
@@ -56,6 +59,9 @@ pub struct Decoder<R = AsSent> {
     /// Records of a datagram with nested requests, until all of it has been decoded.
     pending: Vec<u8>,
     rules: R,
+    repeats: Repeats,
+    /// The indexes of the request's own tags.
+    request_tags: Vec<u8>,
     counts: DecodeCounts,
 }
 
@@ -83,8 +89,19 @@ impl<R: Rewrite> Decoder<R> {
             encoder: Encoder::new(limits, hasher, rules.has_tag_chains()),
             pending: Vec::with_capacity(RECORD_BYTES_MAX),
             rules,
+            repeats: Repeats::default(),
+            request_tags: Vec::new(),
             counts: DecodeCounts::default(),
         }
+    }
+
+    /// The same, which lets records leave out tags that `repeats` has and the merger knows. With
+    /// rules for tags it does not: they count what they change.
+    pub fn repeating(mut self, repeats: Repeats) -> Self {
+        if !self.rules.has_tag_chains() {
+            self.repeats = repeats;
+        }
+        self
     }
 }
 
@@ -130,16 +147,12 @@ impl<R: Rewrite> Decoder<R> {
         if datagram.len() > DATAGRAM_BYTES_MAX {
             return Err(RejectReason::TooLong);
         }
-        self.nested.clear();
-        let fields = self
-            .lists
-            .parse(datagram, Some(&mut self.nested))
-            .map_err(|reason| undecodable(datagram, reason))?;
+        let parsed = self.parse(datagram, true);
+        let (fields, seen) = parsed.map_err(|reason| undecodable(datagram, reason))?;
         if !self.nested.is_empty() {
-            return self.take_all(datagram, &fields, received_secs, sink);
+            return self.take_all(datagram, (&fields, seen), received_secs, sink);
         }
-        self.lists.check()?;
-        let bytes = self.prepare(datagram, &fields, received_secs)?;
+        let bytes = self.prepare(datagram, (&fields, seen), received_secs)?;
         let room = sink.reserve(bytes).ok_or(RejectReason::TooLarge)?;
         self.encoder.record.write(room);
         self.counts.add_repaired(self.encoder.record.repaired());
@@ -154,13 +167,15 @@ impl<R: Rewrite> Decoder<R> {
     fn take_all(
         &mut self,
         datagram: &[u8],
-        fields: &Fields<'_>,
+        outer: (&Fields<'_>, Seen),
         received_secs: u32,
         sink: &mut impl RecordSink,
     ) -> Result<u32, RejectReason> {
-        self.lists.check_timer_counts()?;
+        if !matches!(outer.1, Seen::Confirmed(_)) {
+            self.lists.check_timer_counts()?;
+        }
         let before = self.counts;
-        let result = self.take_pending(datagram, fields, received_secs).and_then(|first_reason| {
+        let result = self.take_pending(datagram, outer, received_secs).and_then(|first_reason| {
             let mut pushed = 0_u32;
             let mut rest = self.pending.as_slice();
             while let Some(record) = Record::next(&mut rest) {
@@ -194,12 +209,12 @@ impl<R: Rewrite> Decoder<R> {
     fn take_pending(
         &mut self,
         datagram: &[u8],
-        fields: &Fields<'_>,
+        outer: (&Fields<'_>, Seen),
         received_secs: u32,
     ) -> Result<Option<RejectReason>, RejectReason> {
         self.pending.clear();
         let mut first_reason = None;
-        if let Err(reason) = self.append_pending(datagram, fields, received_secs) {
+        if let Err(reason) = self.append_pending(datagram, outer, received_secs) {
             self.counts.reject_request(reason);
             first_reason = Some(reason);
         }
@@ -207,9 +222,9 @@ impl<R: Rewrite> Decoder<R> {
         while let Some(span) = self.nested.get(index).copied() {
             index = index.saturating_add(1);
             let message = span.of(datagram);
-            let fields =
-                self.lists.parse(message, None).map_err(|reason| undecodable(datagram, reason))?;
-            if let Err(reason) = self.append_pending(message, &fields, received_secs) {
+            let parsed = self.parse(message, false);
+            let (fields, seen) = parsed.map_err(|reason| undecodable(datagram, reason))?;
+            if let Err(reason) = self.append_pending(message, (&fields, seen), received_secs) {
                 self.counts.reject_request(reason);
                 first_reason = first_reason.or(Some(reason));
             }
@@ -220,11 +235,10 @@ impl<R: Rewrite> Decoder<R> {
     fn append_pending(
         &mut self,
         message: &[u8],
-        fields: &Fields<'_>,
+        parsed: (&Fields<'_>, Seen),
         received_secs: u32,
     ) -> Result<(), RejectReason> {
-        self.lists.check()?;
-        let bytes = self.prepare(message, fields, received_secs)?;
+        let bytes = self.prepare(message, parsed, received_secs)?;
         // All records of a datagram fit, see RECORD_GROWTH_MAX, unless rules made its names longer.
         if self.pending.len().saturating_add(bytes) > RECORD_BYTES_MAX {
             return Err(RejectReason::TooLarge);
@@ -234,15 +248,103 @@ impl<R: Rewrite> Decoder<R> {
         Ok(())
     }
 
+    /// Parses a message; if it is the outer one, collects those in it. Tags that the merger knows
+    /// are not read.
+    #[inline(always)]
+    fn parse<'a>(
+        &mut self,
+        message: &'a [u8],
+        is_outer: bool,
+    ) -> Result<(Fields<'a>, Seen), RejectReason> {
+        if self.repeats.are_kept()
+            && let Some(parsed) = self.parse_around_tags(message, is_outer)
+        {
+            return Ok(parsed);
+        }
+        self.parse_whole(message, is_outer)
+    }
+
+    #[inline(never)]
+    fn parse_whole<'a>(
+        &mut self,
+        message: &'a [u8],
+        is_outer: bool,
+    ) -> Result<(Fields<'a>, Seen), RejectReason> {
+        Ok((self.lists.parse(message, outer(is_outer, &mut self.nested))?, Seen::Not))
+    }
+
+    /// The same for a message as known clients write it; [`None`] if it is not one.
+    #[inline(always)]
+    fn parse_around_tags<'a>(
+        &mut self,
+        message: &'a [u8],
+        is_outer: bool,
+    ) -> Option<(Fields<'a>, Seen)> {
+        let nested = outer(is_outer, &mut self.nested);
+        let fields = self.lists.parse_around_tags(message, nested).ok()?;
+        let Self { lists, repeats, request_tags, encoder, .. } = self;
+        let seen = match tags(lists, request_tags, message) {
+            Some(tags) => repeats.find(tags, encoder.record.hasher()),
+            None => Seen::Not,
+        };
+        let is_read = matches!(seen, Seen::Confirmed(_)) || self.lists.read_timer_tags(message);
+        is_read.then_some((fields, seen))
+    }
+
     #[inline(always)]
     fn prepare(
         &mut self,
         message: &[u8],
-        fields: &Fields<'_>,
+        (fields, seen): (&Fields<'_>, Seen),
         received_secs: u32,
     ) -> Result<usize, RejectReason> {
-        self.encoder.prepare(message, fields, &mut self.lists, received_secs, &mut self.rules)
+        let Self { encoder, lists, rules, repeats, request_tags, .. } = self;
+        encoder.begin(fields, rules);
+        if let Seen::Confirmed(repeat) = seen {
+            encoder.timers_without_tags(lists);
+            encoder.record.name_tags(repeat, true);
+        } else {
+            lists.check()?;
+            encoder.all_tags(message, lists, rules);
+            let repeat = match seen {
+                _ if encoder.record.is_repaired() => None,
+                Seen::New(hash) => {
+                    tags(lists, request_tags, message).and_then(|tags| repeats.name(tags, hash))
+                }
+                Seen::Named(repeat) => Some(repeat),
+                _ => None,
+            };
+            if let Some(repeat) = repeat {
+                encoder.record.name_tags(repeat, false);
+            }
+        }
+        encoder.record.finish(&fields.numbers, received_secs)
     }
+}
+
+/// The tags of the parsed message, if its record can leave them out.
+#[inline(always)]
+fn tags<'a>(lists: &Lists, request_tags: &'a mut Vec<u8>, message: &'a [u8]) -> Option<Tags<'a>> {
+    let timers = lists.timer_hit_counts.len();
+    let agree =
+        timers == lists.timer_values.len() && lists.tag_names.len() == lists.tag_values.len();
+    if !agree || lists.timer_hit_counts.contains(&0) {
+        return None;
+    }
+    request_tags.clear();
+    for index in lists.tag_names.iter().chain(&lists.tag_values) {
+        request_tags.push(u8::try_from(*index).ok()?);
+    }
+    let of_timers = lists.timer_tags?.of(message);
+    Some(Tags { timers, of_timers, of_request: request_tags })
+}
+
+/// The list of nested messages, emptied; none within a nested message.
+fn outer(is_outer: bool, nested: &mut Vec<Span>) -> Option<&mut Vec<Span>> {
+    is_outer.then(|| {
+        nested.clear();
+        nested
+    })
 }
 
 /// The reason for a datagram that cannot be decoded. pinba2 may put a header of four bytes before

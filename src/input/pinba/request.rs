@@ -82,6 +82,9 @@ impl Seen {
 /// The repeated fields of the last parsed message, in packet order.
 #[derive(Debug)]
 pub(super) struct Lists {
+    /// The tags of its timers and the dictionary, fields 12 to 15, if they are one range that was
+    /// [passed over](Lists::parse_around_tags).
+    pub(super) timer_tags: Option<Span>,
     pub(super) timer_hit_counts: Vec<u32>,
     pub(super) timer_values: Vec<f32>,
     pub(super) timer_tag_counts: Vec<u32>,
@@ -108,6 +111,7 @@ impl Lists {
         let numbers = || Vec::with_capacity(DATAGRAM_BYTES_MAX);
         let floats = || Vec::with_capacity(DATAGRAM_BYTES_MAX / 4);
         Self {
+            timer_tags: None,
             timer_hit_counts: numbers(),
             timer_values: floats(),
             timer_tag_counts: numbers(),
@@ -122,6 +126,7 @@ impl Lists {
     }
 
     fn clear(&mut self) {
+        self.timer_tags = None;
         self.timer_hit_counts.clear();
         self.timer_values.clear();
         self.timer_tag_counts.clear();
@@ -141,6 +146,26 @@ impl Lists {
     pub(super) fn parse<'a>(
         &mut self,
         message: &'a [u8],
+        nested: Option<&mut Vec<Span>>,
+    ) -> Result<Fields<'a>, RejectReason> {
+        self.parse_fields::<false>(message, nested)
+    }
+
+    /// Parses `message` as [`parse`](Self::parse) does, but for tags of timers and dictionary: they
+    /// are only delimited, in [`timer_tags`](Self::timer_tags), and what is delimited is not
+    /// checked. An error may have another reason than that of `parse`, or none there.
+    pub(super) fn parse_around_tags<'a>(
+        &mut self,
+        message: &'a [u8],
+        nested: Option<&mut Vec<Span>>,
+    ) -> Result<Fields<'a>, RejectReason> {
+        self.parse_fields::<true>(message, nested)
+    }
+
+    #[inline(always)]
+    fn parse_fields<'a, const AROUND_TAGS: bool>(
+        &mut self,
+        message: &'a [u8],
         mut nested: Option<&mut Vec<Span>>,
     ) -> Result<Fields<'a>, RejectReason> {
         debug_assert!(message.len() <= DATAGRAM_BYTES_MAX, "positions have 16 bits");
@@ -151,8 +176,22 @@ impl Lists {
         let mut cursor = Cursor::new(message);
         // Lists that repeat their key are read in runs: the last key is likely to come next.
         while cursor.left() > 0 {
+            let at = cursor.left();
             let key = cursor.key()?;
             match key {
+                key::TIMER_TAG_COUNT
+                | key::TIMER_TAG_NAME
+                | key::TIMER_TAG_VALUE
+                | key::DICTIONARY
+                    if AROUND_TAGS =>
+                {
+                    let start = message.len().saturating_sub(at);
+                    let rest = message.get(start..).and_then(|it| self.after_tags(it));
+                    let rest = rest.ok_or(RejectReason::TimerTagCounts)?;
+                    let bytes = at.saturating_sub(rest.len());
+                    self.timer_tags = Some(Span::before(message.len(), rest.len(), bytes));
+                    cursor = Cursor::new(rest);
+                }
                 key::HOSTNAME => fields.hostname = seen.field(key, cursor.bytes()?),
                 key::SERVER_NAME => fields.server_name = seen.field(key, cursor.bytes()?),
                 key::SCRIPT_NAME => fields.script_name = seen.field(key, cursor.bytes()?),
@@ -188,10 +227,64 @@ impl Lists {
                 key::TAG_VALUE => number_run(&mut cursor, key, &mut self.tag_values)?,
                 key::TIMER_RU_UTIME => float_run(&mut cursor, key, &mut self.timer_ru_utimes)?,
                 key::TIMER_RU_STIME => float_run(&mut cursor, key, &mut self.timer_ru_stimes)?,
+                // It may be a list that was passed over.
+                _ if AROUND_TAGS => return Err(RejectReason::WrongWireType),
                 _ => cursor = self.rare(key, cursor, nested.is_some())?,
             }
         }
         if seen.0 == Seen::ALL { Ok(fields) } else { Err(RejectReason::MissingField) }
+    }
+
+    /// The part of a message after tags of timers and dictionary, if the message begins with them
+    /// and nothing has been [delimited](Self::parse_around_tags) yet: as every known client writes
+    /// them, each list in one run and each number in one byte.
+    #[inline(always)]
+    fn after_tags<'a>(&self, message: &'a [u8]) -> Option<&'a [u8]> {
+        const COUNT: u8 = key::TIMER_TAG_COUNT as u8;
+        const WORD: u8 = key::DICTIONARY as u8;
+        let timers = self.timer_hit_counts.len();
+        let (counts, rest) = message.split_at_checked(timers.checked_mul(2)?)?;
+        let mut tags = 0_usize;
+        for [key, count] in counts.as_chunks::<2>().0 {
+            if *key != COUNT || *count >= 0x80 {
+                return None;
+            }
+            tags = tags.saturating_add(usize::from(*count));
+        }
+        // A name and a value, each with its key.
+        let mut rest = rest.get(tags.saturating_mul(4)..)?;
+        while let [WORD, bytes @ 0..0x80, after @ ..] = rest {
+            rest = after.get(usize::from(*bytes)..)?;
+        }
+        let is_whole = self.timer_tags.is_none() && rest.first() != Some(&WORD);
+        (is_whole && rest.len() < message.len()).then_some(rest)
+    }
+
+    /// Reads what was [passed over](Self::parse_around_tags). Returns false if it is not what it
+    /// was taken for: the message has to be [parsed](Self::parse) as a whole.
+    pub(super) fn read_timer_tags(&mut self, message: &[u8]) -> bool {
+        let Some(span) = self.timer_tags else {
+            return true;
+        };
+        let bytes = span.of(message);
+        let after = message.len().saturating_sub(span.end());
+        let mut cursor = Cursor::new(bytes);
+        let lists = [
+            (key::TIMER_TAG_COUNT, &mut self.timer_tag_counts),
+            (key::TIMER_TAG_NAME, &mut self.timer_tag_names),
+            (key::TIMER_TAG_VALUE, &mut self.timer_tag_values),
+        ];
+        for (key, list) in lists {
+            more_numbers(&mut cursor, key, list);
+        }
+        while cursor.eat(key::DICTIONARY) {
+            let Ok(word) = cursor.bytes() else {
+                return false;
+            };
+            let left = cursor.left().saturating_add(after);
+            self.dictionary.push(Word::new(Span::before(message.len(), left, word.len())));
+        }
+        cursor.left() == 0
     }
 
     /// Packed lists, which no known client sends; unknown fields; and invalid ones.
@@ -296,6 +389,13 @@ const fn groups_max(outer: bool) -> usize {
 #[inline(always)]
 fn number_run(cursor: &mut Cursor<'_>, key: u32, list: &mut Vec<u32>) -> Result<(), RejectReason> {
     list.push(cursor.uint32()?);
+    more_numbers(cursor, key, list);
+    Ok(())
+}
+
+/// The next numbers under `key`, as far as each takes one byte.
+#[inline(always)]
+fn more_numbers(cursor: &mut Cursor<'_>, key: u32, list: &mut Vec<u32>) {
     // Four in one comparison: a packet's tags are some thirty numbers.
     while let Some(numbers) = cursor.next_numbers(key) {
         list.extend_from_slice(&numbers);
@@ -303,7 +403,6 @@ fn number_run(cursor: &mut Cursor<'_>, key: u32, list: &mut Vec<u32>) -> Result<
     while let Some(number) = cursor.next_number(key) {
         list.push(number);
     }
-    Ok(())
 }
 
 /// A run of unpacked floats under one key, which was just read.

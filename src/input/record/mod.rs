@@ -3,12 +3,12 @@
 //! A receiver's decoder creates each with a `RecordWriter` in a block of the ring; the merger reads
 //! it as a [`Record`]. Parts shared by inputs are here too: text repair and caps (`text`), the
 //! string table of a record (`strings`), keyed hashes (`hasher`), the reasons for rejecting and
-//! repairing, with their counts (`reject`, `counts`). All numbers are little endian; nothing is
+//! repairing, with their counts (`reject`, `counts`), names for tags that repeat (`repeat`). All numbers are little endian; nothing is
 //! aligned; texts are UTF-8 and already cut.
 //!
 //! ```text
-//!   head (77)   length of the record, receive second, hashes, numbers, lengths of the four texts,
-//!               counts of strings, request tags and timers, where the texts begin
+//!   head (86)   length of the record, receive second, hashes, numbers, lengths of the four texts,
+//!               counts of strings, request tags and timers, where the texts begin, name of its tags
 //!   strings     4 each: where the string ends among the strings' bytes
 //!   tags        4 each: string number of the name, string number of the value (the request's own tags)
 //!   timers      26 each (hit count, value, two rusage times, hash of its tags, tag count) + 4 for each of its tags
@@ -22,6 +22,7 @@
 mod counts;
 mod hasher;
 mod reject;
+mod repeat;
 mod seconds;
 mod strings;
 mod text;
@@ -34,6 +35,7 @@ pub use self::counts::DecodeCounts;
 pub(super) use self::counts::bump;
 pub use self::hasher::{Hasher, TagSetHasher};
 pub use self::reject::{Example, RejectReason, Repair};
+pub use self::repeat::{Confirmed, Repeat};
 pub use self::seconds::{is_unmeasured, micros};
 pub(super) use self::strings::Interned;
 pub use self::text::TextLimits;
@@ -105,6 +107,11 @@ struct Head {
     texts_at: U32,
     /// 1 if reports already have the request: it is for raw rows alone.
     is_counted: u8,
+    /// The [`Repeat`] that names its tags; turn 0 for none.
+    repeat_number: U32,
+    repeat_turn: U32,
+    /// 1 if the tags of the request and of its timers are left out.
+    leaves_out_tags: u8,
 }
 
 /// The head of a timer; its tags follow.
@@ -215,6 +222,20 @@ impl<'a> Record<'a> {
     #[inline(always)]
     pub fn is_counted(&self) -> bool {
         self.head.is_counted != 0
+    }
+
+    /// The name of its tags, if they are likely to come again.
+    #[inline(always)]
+    pub fn repeat(&self) -> Option<Repeat> {
+        let (number, turn) = (self.head.repeat_number.get(), self.head.repeat_turn.get());
+        (turn != 0).then_some(Repeat { number, turn })
+    }
+
+    /// Whether the tags of the request and of its timers are left out, because the merger knows
+    /// them by [name](Self::repeat).
+    #[inline(always)]
+    pub fn leaves_out_tags(&self) -> bool {
+        self.head.leaves_out_tags != 0
     }
 
     /// Whether there is further data.

@@ -11,6 +11,7 @@ use zerocopy::{FromBytes as _, IntoBytes as _};
 use super::counts::bump;
 use super::hasher::{ABSENT, TagSetHasher, padded};
 use super::reject::{RejectReason, Repair};
+use super::repeat::Repeat;
 use super::seconds::{clean, span_start};
 use super::strings::{Interned, StringTable, low_u32};
 use super::text::{self, TextLimits};
@@ -84,6 +85,8 @@ impl RecordWriter {
     pub(in crate::input) fn begin(&mut self) {
         self.body.clear();
         self.strings.clear();
+        self.head.repeat_turn.set(0);
+        self.head.leaves_out_tags = 0;
         self.repaired = RepairCounts::default();
     }
 
@@ -245,6 +248,14 @@ impl RecordWriter {
         self.head.timer_count.set(0);
     }
 
+    /// Names the tags of the request and of its timers, and notes whether they are left out.
+    #[inline(always)]
+    pub(in crate::input) fn name_tags(&mut self, repeat: Repeat, left_out: bool) {
+        self.head.repeat_number.set(repeat.number);
+        self.head.repeat_turn.set(repeat.turn);
+        self.head.leaves_out_tags = left_out.into();
+    }
+
     /// Starts a timer: hits, then seconds of all hits together. Returns its position for
     /// [`Self::end_timer`].
     #[inline(always)]
@@ -344,6 +355,17 @@ impl RecordWriter {
         self.head.further_bytes.set(further.ok_or(RejectReason::TooLarge)?);
         self.head.length.set(low_u32(length));
         Ok(length)
+    }
+
+    /// Its keyed hashes.
+    pub(in crate::input) const fn hasher(&self) -> &Hasher {
+        &self.hasher
+    }
+
+    /// Whether anything in this record was repaired.
+    #[inline(always)]
+    pub(in crate::input) fn is_repaired(&self) -> bool {
+        self.repaired != RepairCounts::default()
     }
 
     /// Repairs in this record.

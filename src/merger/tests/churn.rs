@@ -10,7 +10,7 @@ use super::super::*;
 use crate::config::Config;
 use crate::dice::Dice;
 use crate::input::pinba::{Decoder, model};
-use crate::input::record::{Hasher, TextLimits};
+use crate::input::record::Hasher;
 use crate::report::histogram::BucketLayout;
 use crate::report::read::reading::Want;
 use crate::report::totals::Totals;
@@ -58,8 +58,8 @@ impl World {
         };
         live.watch(choice, 0, 0);
         Self {
+            decoder: test_harness::decoder(hasher, &mut live),
             live,
-            decoder: Decoder::new(TextLimits::default(), hasher),
             now_ms: 0,
             dice: Dice(1),
             sent: Vec::new(),

@@ -13,7 +13,7 @@ use super::*;
 use crate::clock::ManualClock;
 use crate::config::Config;
 use crate::input::pinba::{Decoder, model};
-use crate::input::record::{Hasher, TextLimits};
+use crate::input::record::Hasher;
 use crate::input::squid::sums;
 use crate::merger::Turn;
 use crate::merger::test_harness::{self, Limits};
@@ -54,12 +54,12 @@ impl Process {
         Self::over(live, hasher, 0)
     }
 
-    fn over(live: Live, hasher: Hasher, now_ms: u64) -> Self {
+    fn over(mut live: Live, hasher: Hasher, now_ms: u64) -> Self {
         let clock = ManualClock::new(1_700_000_000_000);
         clock.advance_ms(now_ms);
         Self {
+            decoder: test_harness::decoder(hasher, &mut live),
             live: Arc::new(RwLock::new(live)),
-            decoder: Decoder::new(TextLimits::default(), hasher),
             clock,
             now_ms,
         }

@@ -314,6 +314,20 @@ fn records_hold_what_prost_decodes() {
     }
 }
 
+/// What PHP sends leaves out its tags when it comes again.
+#[test]
+fn packets_of_php_that_come_again_leave_out_their_tags() {
+    let mut decoders = Decoders::new(TextLimits::default());
+    for (name, packet) in all().iter().filter(|(name, _)| name.starts_with("php-")) {
+        let left_out = [(); 3].map(|()| decoders.repeating(packet).1);
+        if ["php-web-page-1", "php-flush-2-of-3", "php-request-tags-and-status-503"]
+            .contains(&&**name)
+        {
+            assert_eq!(left_out, [0, 0, 1], "{name}");
+        }
+    }
+}
+
 #[test]
 fn packets_of_php_are_taken_whole() {
     for (name, packet) in all().iter().filter(|(name, _)| name.starts_with("php-")) {

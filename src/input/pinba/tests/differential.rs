@@ -150,13 +150,13 @@ fn mutated_packets_are_taken_as_prost_and_the_rules_say() {
             let (small, large) = (&small, &large);
             scope.spawn(move || {
                 let limits = limits[half];
-                let mut decoder = Decoder::new(limits, hasher());
+                let mut decoders = Decoders::new(limits);
                 let mut taken = 0_u64;
                 for number in (half as u64..cases).step_by(2) {
                     let mut dice = Dice(seed ^ number.wrapping_mul(0xd6e8_feb8_6659_fd93));
                     let packet = case(&mut dice, small, large);
                     let what = format_args!("seed {seed}, case {number}");
-                    taken += u64::from(compare(&mut decoder, limits, &packet, &what));
+                    taken += u64::from(compare(&mut decoders, &packet, &what));
                 }
                 taken
             })
@@ -173,7 +173,7 @@ fn mutated_packets_are_taken_as_prost_and_the_rules_say() {
 fn every_truncation_of_every_packet_agrees() {
     let (small, large) = base_packets();
     let limits = TextLimits::default();
-    let mut decoder = Decoder::new(limits, hasher());
+    let mut decoders = Decoders::new(limits);
     for packet in small.iter().chain(&large).filter(|packet| packet.len() < 10_000) {
         // Long ones are cut at every byte near their ends and now and then in between.
         let step = packet.len() / 1500 + 1;
@@ -181,7 +181,7 @@ fn every_truncation_of_every_packet_agrees() {
         let ends =
             (0..packet.len().min(100)).chain(packet.len().saturating_sub(100)..=packet.len());
         for len in middle.chain(ends) {
-            compare(&mut decoder, limits, &packet[..len], &format_args!("first {len} bytes"));
+            compare(&mut decoders, &packet[..len], &format_args!("first {len} bytes"));
         }
     }
 }
@@ -190,29 +190,29 @@ fn every_truncation_of_every_packet_agrees() {
 fn every_single_bit_of_the_test_vector_agrees() {
     let vector = corpus::named("spec-vector");
     let limits = TextLimits::default();
-    let mut decoder = Decoder::new(limits, hasher());
+    let mut decoders = Decoders::new(limits);
     for bit in 0..vector.len() * 8 {
         let mut packet = vector.clone();
         packet[bit / 8] ^= 1 << (bit % 8);
-        compare(&mut decoder, limits, &packet, &format_args!("bit {bit}"));
+        compare(&mut decoders, &packet, &format_args!("bit {bit}"));
     }
 }
 
 #[test]
 fn random_bytes_are_refused_or_agree() {
     let limits = TextLimits::default();
-    let mut decoder = Decoder::new(limits, hasher());
+    let mut decoders = Decoders::new(limits);
     let mut dice = Dice(99);
     for _ in 0..20_000 {
         let packet: Vec<u8> = (0..dice.index(40)).map(|_| dice.next() as u8).collect();
-        compare(&mut decoder, limits, &packet, &"random bytes");
+        compare(&mut decoders, &packet, &"random bytes");
     }
 }
 
 #[test]
 fn groups_go_as_deep_as_in_prost() {
     let limits = TextLimits::default();
-    let mut decoder = Decoder::new(limits, hasher());
+    let mut decoders = Decoders::new(limits);
     for depth in [1, 2, 50, 98, 99, 100, 101, 102, 500] {
         for inner in [&b""[..], b"\xf8\x01\x05", b"\x0f", b"\xf8"] {
             let mut groups = Vec::new();
@@ -226,13 +226,13 @@ fn groups_go_as_deep_as_in_prost() {
             let mut packet = good().encode_to_vec();
             packet.extend_from_slice(&groups);
             let what = format!("{depth} groups around {inner:02x?}");
-            compare(&mut decoder, limits, &packet, &what);
+            compare(&mut decoders, &packet, &what);
 
             let mut nested = good_nested("/nested").encode_to_vec();
             nested.extend_from_slice(&groups);
             let mut packet = good().encode_to_vec();
             put_field(&mut packet, &RawField { number: 18, wire_type: 2, value: sized(&nested) });
-            compare(&mut decoder, limits, &packet, &format!("{what}, nested"));
+            compare(&mut decoders, &packet, &format!("{what}, nested"));
         }
     }
 }

@@ -12,7 +12,9 @@ mod rules;
 mod sizes;
 
 use super::reference::plain::{self, Plain};
-use super::reference::{Outcome, RECEIVED_SECS, compare, decode_with, decoder, hasher, naive};
+use super::reference::{
+    Decoders, Outcome, RECEIVED_SECS, compare, decode_with, decoder, hasher, naive,
+};
 use super::*;
 use crate::input::record::{Repair, micros};
 use crate::input::rewrite::{Chain, NameRules, RuleCounters, TagOf, TextField};

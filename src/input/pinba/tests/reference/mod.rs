@@ -1,16 +1,17 @@
 //! The reference decoder: prost with the rules written plainly (`naive`), and records as plain
 //! values (`plain`).
 //!
-//! Tests and the fuzz target of packets compare the decoder with it through [`compare`]; it has no
+//! Tests and the fuzz target of packets compare the decoders with it through [`compare`]; it has no
 //! other use.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use self::naive::{Verdict, judge};
 use self::plain::{Plain, read_all};
 use crate::input::Decode as _;
-use crate::input::pinba::{Decoder, model};
-use crate::input::record::{DecodeCounts, Hasher, RejectReason, Repair, TextLimits};
+use crate::input::pinba::{Decoder, Repeats, model};
+use crate::input::record::{Confirmed, DecodeCounts, Hasher, RejectReason, Repair, TextLimits};
 use crate::input::rewrite::Rewrite;
 
 impl DecodeCounts {
@@ -45,14 +46,67 @@ pub(in crate::input) mod plain;
 /// Fails if the decoder and the reference disagree about any bytes.
 pub(crate) fn agree(datagram: &[u8]) {
     thread_local! {
-        static DECODER: std::cell::RefCell<Decoder> = std::cell::RefCell::new(decoder());
+        static DECODERS: std::cell::RefCell<Decoders> =
+            std::cell::RefCell::new(Decoders::new(TextLimits::default()));
     }
-    DECODER.with_borrow_mut(|decoder| {
-        compare(decoder, TextLimits::default(), datagram, &"any bytes");
+    DECODERS.with_borrow_mut(|decoders| {
+        compare(decoders, datagram, &"any bytes");
     });
 }
 
+/// A decoder that reads all tags, and one that leaves out those that come again.
+pub(in crate::input::pinba) struct Decoders {
+    limits: TextLimits,
+    plain: Decoder,
+    repeating: Decoder,
+    confirmed: Confirmed,
+    /// The tags that have names, with the names' turns.
+    named: HashMap<u32, (u32, Plain)>,
+}
+
+impl Decoders {
+    pub(in crate::input::pinba) fn new(limits: TextLimits) -> Self {
+        const PLACES: usize = 1024;
+        let confirmed = Confirmed::new(PLACES);
+        let repeats = Repeats::new(PLACES, 0, confirmed.clone());
+        Self {
+            limits,
+            plain: Decoder::new(limits, hasher()),
+            repeating: Decoder::new(limits, hasher()).repeating(repeats),
+            confirmed,
+            named: HashMap::new(),
+        }
+    }
+
+    /// Decodes with the second one; fills in the tags that are left out, as the merger does.
+    /// Returns how many records left them out.
+    pub(in crate::input::pinba) fn repeating(&mut self, datagram: &[u8]) -> (Outcome, usize) {
+        let mut outcome = decode_with(&mut self.repeating, datagram);
+        let mut left_out = 0;
+        for request in &mut outcome.requests {
+            let Some((repeat, leaves_out_tags)) = request.repeat.take() else {
+                continue;
+            };
+            if leaves_out_tags {
+                let (turn, named) = &self.named[&repeat.number];
+                assert_eq!(*turn, repeat.turn, "a name of other tags");
+                assert_eq!(named.timers.len(), request.timers.len());
+                for (timer, named) in request.timers.iter_mut().zip(&named.timers) {
+                    (timer.tags, timer.tags_hash) = (named.tags.clone(), named.tags_hash);
+                }
+                (request.tags, request.tags_hash) = (named.tags.clone(), named.tags_hash);
+                left_out += 1;
+            } else {
+                self.named.insert(repeat.number, (repeat.turn, request.clone()));
+                self.confirmed.confirm(repeat);
+            }
+        }
+        (outcome, left_out)
+    }
+}
+
 /// The result of decoding one datagram.
+#[derive(Debug, PartialEq)]
 pub(in crate::input::pinba) struct Outcome {
     pub(in crate::input::pinba) result: Result<u32, RejectReason>,
     pub(in crate::input::pinba) requests: Vec<Plain>,
@@ -101,16 +155,19 @@ pub(in crate::input::pinba) fn decode_with<R: Rewrite>(
     Outcome { result, requests, counts }
 }
 
-/// Fails with the packet in hexadecimal if the two disagree about it. Returns whether it was
-/// accepted.
+/// Fails with the packet in hexadecimal if the decoders and the reference disagree about it, also
+/// when it comes again. Returns whether it was accepted.
 pub(in crate::input::pinba) fn compare(
-    decoder: &mut Decoder,
-    limits: TextLimits,
+    decoders: &mut Decoders,
     datagram: &[u8],
     what: &dyn std::fmt::Display,
 ) -> bool {
-    let outcome = decode_with(decoder, datagram);
-    let verdict = judge(datagram, limits, &hasher());
+    let outcome = decode_with(&mut decoders.plain, datagram);
+    for _ in 0..3 {
+        let (repeated, _) = decoders.repeating(datagram);
+        assert_eq!(repeated, outcome, "{what}\npacket {datagram:02x?}");
+    }
+    let verdict = judge(datagram, decoders.limits, &hasher());
     let agree = match (&outcome.result, &verdict) {
         (Err(reason), Verdict::Undecodable) => {
             let has_header = datagram.len() >= 4 && datagram[0] >> 4 == 1;

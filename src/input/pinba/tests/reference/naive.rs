@@ -160,6 +160,7 @@ fn convert(
 
     let times = [request.request_time, request.ru_utime, request.ru_stime];
     Plain {
+        repeat: None,
         received_secs: RECEIVED_SECS,
         identity_hash: hasher.hash_identity(
             &hostname,

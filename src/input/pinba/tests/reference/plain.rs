@@ -1,6 +1,6 @@
 //! Records as plain values that can be compared and printed.
 
-use crate::input::record::{Record, TagSet};
+use crate::input::record::{Record, Repeat, TagSet};
 
 /// One request, as read from a record.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +21,8 @@ pub(in crate::input) struct Plain {
     pub(in crate::input) timers: Vec<PlainTimer>,
     pub(in crate::input) identity_hash: u64,
     pub(in crate::input) tags_hash: u64,
+    /// The name of the tags, and whether they are left out.
+    pub(in crate::input) repeat: Option<(Repeat, bool)>,
 }
 
 /// Name and value.
@@ -74,6 +76,7 @@ impl Plain {
             timers,
             identity_hash: record.identity_hash(),
             tags_hash: record.request_tags().hash(),
+            repeat: record.repeat().map(|repeat| (repeat, record.leaves_out_tags())),
         }
     }
 }
