@@ -41,7 +41,7 @@ pub static MERGE_BLOCK: Instrument = Instrument::new("stage/merge/merge block");
 pub(crate) static EXPIRE_ROWS: Instrument = Instrument::new("stage/merge/reclaim rows");
 
 /// Records processed together, so that their memory reads overlap.
-const BATCH: usize = 32;
+const BATCH: usize = 64;
 
 /// Bytes of records prefetched at once. They lie in another core's cache, and the end of a record
 /// is only known from its header: read one after the other, each would stall.
