@@ -115,13 +115,18 @@ impl OpenHistory {
     /// reads from history the data that was lost. Also returns whether the snapshot is an old one.
     pub(super) fn refill(
         &mut self,
-        last_end: Option<&LastEnd>,
+        last_end: Option<&mut LastEnd>,
         clock: &dyn Clock,
         live: &SharedLive,
         snapshots: Option<&Snapshots>,
     ) -> (Option<Refill>, bool) {
         let Some(last_end) = last_end else { return (None, false) };
-        self.history.iter().for_each(|it| it.keep_lost_at_stops(&last_end.lost_at_stops));
+        if let Some(history) = &self.history {
+            let is_kill = !last_end.clean && !last_end.unsaved;
+            let lost = is_kill.then(|| history.lost_by_kill()).flatten();
+            lost.into_iter().for_each(|lost| last_end.add_lost(lost));
+            history.keep_lost_at_stops(&last_end.lost_at_stops);
+        }
         if let Some(writer) = self.writer.as_mut().filter(|_| !last_end.clean) {
             writer.write_restored();
         }

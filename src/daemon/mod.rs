@@ -153,7 +153,7 @@ impl Daemon {
         startup::log_start(config, &sockets);
 
         let dir = config.state.dir.as_deref();
-        let last_end = kept_in(config).map(LastEnd::of);
+        let mut last_end = kept_in(config).map(LastEnd::of);
         let previous = dir.and_then(|dir| SnapshotFile::open(dir, clock.unix_secs()));
         let clock = startup::continued(clock, previous.as_ref());
         let users = Arc::new(UserStore::new(users, Arc::clone(&clock)));
@@ -198,8 +198,9 @@ impl Daemon {
         let live = Arc::new(RwLock::new(live));
         // Before the first merge: history begins with the rows merged from now on.
         history.keep_requests(config, &live);
+        let (refill, is_old) =
+            history.refill(last_end.as_mut(), &*clock, &live, snapshots.as_deref());
         let end = last_end.as_ref();
-        let (refill, is_old) = history.refill(end, &*clock, &live, snapshots.as_deref());
         startup::log_last_end(end, snapshots.as_deref(), refill.as_ref());
         if end.is_some_and(|end| !end.clean) || is_old {
             startup::count_from_zero(&counters, &receivers.before, &live);

@@ -36,7 +36,7 @@ impl OpenHistory {
 
     pub(super) fn refill(
         &mut self,
-        _: Option<&LastEnd>,
+        _: Option<&mut LastEnd>,
         _: &dyn Clock,
         _: &SharedLive,
         _: Option<&Snapshots>,

@@ -22,16 +22,17 @@ use super::log_of_seconds::Fresh;
 use super::part::{Part, Parts};
 use super::requests::{Requests, RequestsSnapshot};
 use super::store::Store;
-use super::{Dataset, UnflushedRows};
+use super::{Dataset, Resolution, UnflushedRows};
 use crate::clock::{Clock, rfc3339};
 use crate::delta::Reached;
 use crate::input::squid::Positions;
 use crate::instruments::Instrument;
+use crate::series::EVERYTHING;
 use crate::state::last_end::LostAtStop;
 use crate::state::snapshot_writer::PiecesCut;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
-use crate::value::text::counted;
+use crate::value::text::{count, counted};
 
 /// Division of the memory that raw requests do not get, in eighths: for the running rows, for the
 /// ones being flushed, for the store and for seconds in transit.
@@ -470,7 +471,39 @@ impl History {
         let since = self.0.clock.mono_ms().saturating_sub(status.flushed_ms) / 1_000;
         let start = first.unwrap_or(now.saturating_sub(since));
         let (end, store) = (now.max(start + 1), status.store);
-        status.lost_at_stop = Some(LostAtStop { start, end, rows, requests, store });
+        status.lost_at_stop = Some(LostAtStop { start, end, rows, requests, store, killed: false });
+    }
+
+    /// The raw requests that the kill of the previous process lost, if they are kept and it can have
+    /// lost any; before its rows in the log of seconds are written. These tell until when it counted,
+    /// and how many requests came after the last flush.
+    pub(crate) fn lost_by_kill(&self) -> Option<LostAtStop> {
+        self.0.requests.get()?;
+        let Earlier { store, parts, unflushed, .. } = self.earlier()?;
+        let written = RequestsSnapshot::new(&parts, None).received().map(|it| it.end);
+        let rows = unflushed.as_deref();
+        let first = rows.and_then(|rows| rows.times().min());
+        let start = written.max(first)?;
+        let now = (self.0.clock.unix_ms() / 1_000).max(start + 1);
+        let last = rows.and_then(|rows| rows.times().max());
+        let end =
+            last.map_or(now, |last| now.min((last + Resolution::Minute.secs()).max(start + 1)));
+        let mut requests = 0;
+        if let Some(rows) = rows {
+            let all = rows.datasets().filter(|it| *it.report == *EVERYTHING);
+            all.for_each(|it| {
+                rows.rows(it, 0..u64::MAX, |row| requests += row.gain.sum.totals.requests);
+            });
+        }
+        let has_log = self.0.log.get().is_some_and(|(bytes_max, _)| *bytes_max > 0);
+        (requests > 0 || !has_log).then_some(LostAtStop {
+            start,
+            end,
+            rows: false,
+            requests,
+            store,
+            killed: true,
+        })
     }
 
     /// The rows and raw requests of history that the stop could not write, if any.
@@ -494,12 +527,21 @@ impl History {
         let is_within = |it: &&LostAtStop| it.start < span.end && span.start < it.end;
         let lost = status.lost_at_stops.iter().filter(is_here).filter(is_within);
         let remark = |it: &LostAtStop| {
+            let (start, end) = (rfc3339(it.start), rfc3339(it.end));
+            if it.killed {
+                // Rows of the log have the lines that were read before the kill.
+                let but = match it.requests {
+                    0 => but.to_owned(),
+                    most => format!(", {} at most", count(most)),
+                };
+                let said = || format!("lost by a kill: raw requests from {start} to {end}{but}");
+                return dataset.is_raw().then(said);
+            }
             let what = match dataset.is_raw() {
                 true if it.requests > 0 => counted(it.requests, "request"),
                 false if it.rows => "what was counted".to_owned(),
                 _ => return None,
             };
-            let (start, end) = (rfc3339(it.start), rfc3339(it.end));
             Some(format!(
                 "lost at a stop that could not write history: {what} from {start} to {end}{but}"
             ))

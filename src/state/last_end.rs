@@ -72,19 +72,22 @@ impl Lost {
     }
 }
 
-/// What history lost at a stop, because it could not be written.
+/// What history lost at a stop because it could not be written, or by a kill.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LostAtStop {
     /// The first minute of it, in unix seconds.
     pub start: u64,
-    /// The stop.
+    /// The stop; for a kill the end of the last minute that was counted, or the next start.
     pub end: u64,
     /// Whether rows of reports were lost.
     pub rows: bool,
-    /// Raw requests.
+    /// Raw requests; for a kill the most that can be, or 0 if that is not known.
     pub requests: u64,
     /// The history; 0 if it was never open.
     pub store: u64,
+    /// Whether it was a kill: raw requests wait for a flush in memory alone.
+    #[serde(default)]
+    pub killed: bool,
 }
 
 /// How the previous process ended.
@@ -100,12 +103,17 @@ pub struct LastEnd {
     /// When everything was cleared, in unix milliseconds; 0: it was not.
     #[serde(default)]
     pub reset_ms: u64,
-    /// What history lost at this and earlier stops.
+    /// What history lost at this and earlier ends.
     #[serde(default)]
     pub lost_at_stops: Vec<LostAtStop>,
 }
 
 impl LastEnd {
+    /// Adds what history lost at this end; of many the oldest are forgotten.
+    pub(crate) fn add_lost(&mut self, lost: LostAtStop) {
+        add_lost(&mut self.lost_at_stops, lost);
+    }
+
     /// Whether everything was cleared after a snapshot of this unix second.
     pub(crate) fn was_reset_after(&self, snapshot: f64) -> bool {
         !self.clean && snapshot < self.reset_ms as f64 / 1e3
@@ -180,6 +188,11 @@ impl LastEnd {
     }
 }
 
+fn add_lost(all: &mut Vec<LostAtStop>, lost: LostAtStop) {
+    all.push(lost);
+    all.drain(..all.len().saturating_sub(STOPS_MAX));
+}
+
 /// The file that exists while this process runs.
 #[derive(Debug)]
 pub struct RunningMark {
@@ -221,9 +234,7 @@ impl RunningMark {
 
     /// Adds what history loses at this stop, for the last record.
     pub(crate) fn add_lost(&mut self, lost: LostAtStop) {
-        self.lost_at_stops.push(lost);
-        let many = self.lost_at_stops.len().saturating_sub(STOPS_MAX);
-        self.lost_at_stops.drain(..many);
+        add_lost(&mut self.lost_at_stops, lost);
     }
 
     /// Records a clean end with the spans that are still refilled.
@@ -307,7 +318,8 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let end = || LastEnd::of(dir.path());
         let set = || RunningMark::set(dir.path(), &end(), &[], 0);
-        let lost = |end| LostAtStop { start: 60, end, rows: true, requests: 3, store: 1 };
+        let lost =
+            |end| LostAtStop { start: 60, end, rows: true, requests: 3, store: 1, killed: false };
         let mut mark = set();
         mark.add_lost(lost(70));
         mark.clear(&[]);

@@ -519,6 +519,46 @@ fn what_followed_a_periodic_snapshot_of_a_clock_that_was_ahead_comes_back() {
     assert_has!(lives.site().get("/").body => ", with the time that pinbad was down, which rates are over too");
 }
 
+/// Raw requests wait in memory until they are written; rows of reports are in the log of seconds.
+#[cfg(feature = "sql")]
+#[test]
+fn answers_of_the_past_say_which_raw_requests_a_kill_lost() {
+    let mut lives = Lives::new(&["history.requests=all", "history.flush_period=60s"]);
+    lives.send(20);
+    let of_history = |name: &str, ms: u64| {
+        pass(lives.site(), &lives.clock, ms);
+        lives.site().status().0["history"][name].as_u64().unwrap()
+    };
+    let before = of_history("flushes", 1_000);
+    let flushes = || of_history("flushes", 60_000);
+    await_until("they are written", flushes, |flushes| *flushes > before + 1);
+    let written = lives.clock.unix_ms() / 1_000;
+    lives.site().send((0..30).map(packet));
+    let path = format!("/api/v1/info?from={written}&to={}", written + 600);
+    let kept = || lives.site().json(&path)["req_count"].as_u64();
+    let kept = || (of_history("flushes", 1_000), kept()).1;
+    await_until("history has them", kept, |kept| *kept == Some(30));
+    let logged = || of_history("log_disk_bytes", 1_000);
+    let before = logged();
+    await_until("they are logged", logged, |bytes| *bytes > before);
+    lives.kill();
+    for end in ["kill", "stop"] {
+        let asked = |path: &str, from: u64, to: u64| {
+            lives.site().get(&format!("{path}?from={from}&to={to}")).body
+        };
+        let partial = asked("/api/v1/requests", written, written + 60);
+        assert_has!(partial => "lost by a kill: raw requests from ", ", 30 at most");
+        for page in ["/", "/timers", "/calls", "/requests"] {
+            let page = asked(page, START_SECS, written + 60);
+            assert_has!(page => "lost by a kill: raw requests from ");
+        }
+        assert_lacks!(asked("/api/v1/requests", 0, START_SECS) => "lost by a kill"; "{end}");
+        assert_lacks!(asked("/api/v1/info", START_SECS, written + 60) => "lost by a kill");
+        lives.here.take().unwrap().stop();
+        lives.start();
+    }
+}
+
 /// A report has what history kept since it was made, and says what it lacks.
 #[cfg(feature = "sql")]
 #[test]
