@@ -268,6 +268,23 @@ pub(crate) fn roughly(secs: f64) -> String {
     }
 }
 
+/// Formats seconds that rates are over, less than a percent off: `146 s` as `2 min 26 s`, and
+/// `15 min`, `1 h 5 min`.
+pub(crate) fn lasting(secs: u64) -> String {
+    let (large, small, [name, name_small]) = match secs {
+        ..120 => return format!("{secs} s"),
+        120..3_600 => (60, 1, ["min", "s"]),
+        3_600..172_800 => (3_600, 60, ["h", "min"]),
+        _ => (86_400, 3_600, ["d", "h"]),
+    };
+    let unit = if secs / large < 50 { small } else { large };
+    let secs = secs.saturating_add(unit / 2) / unit * unit;
+    match (secs / large, secs % large / small) {
+        (many, 0) => format!("{many} {name}"),
+        (many, rest) => format!("{many} {name} {rest} {name_small}"),
+    }
+}
+
 /// Formats an estimated count with two digits.
 pub(crate) fn roughly_many(many: u64) -> String {
     count(with_two_digits(many))
@@ -391,6 +408,28 @@ mod tests {
             "\u{2013}",
         ];
         assert_eq!(changes.map(change), shown);
+    }
+
+    #[test]
+    fn spans_of_rates_are_less_than_a_percent_off() {
+        for (secs, shown) in [
+            (0, "0 s"),
+            (60, "60 s"),
+            (119, "119 s"),
+            (120, "2 min"),
+            (146, "2 min 26 s"),
+            (900, "15 min"),
+            (3_570, "60 min"),
+            (3_600, "1 h"),
+            (3_929, "1 h 5 min"),
+            (7_199, "2 h"),
+            (86_400, "24 h"),
+            (190_000, "2 d 5 h"),
+            (30 * 86_400, "30 d"),
+            (50 * 86_400 + 7_200, "50 d"),
+        ] {
+            assert_eq!(lasting(secs), shown);
+        }
     }
 
     #[test]

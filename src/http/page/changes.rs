@@ -95,14 +95,6 @@ fn too_early(view: &View<'_>, params: &Params, report: &str, found: &Attribution
     }
 }
 
-/// Formats some minutes to the second: what they are scaled by is in the seconds.
-fn exactly(secs: u64) -> String {
-    match secs {
-        ..600 if !secs.is_multiple_of(60) => format!("{secs} s"),
-        _ => formatting::roughly(secs as f64),
-    }
-}
-
 /// Renders the form that selects the report.
 fn form(view: &View<'_>, params: &Params, report: &str) -> Markup {
     let reports = view.source.reports();
@@ -245,19 +237,8 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
         (visible(&query.report)) ", " (view.time.words(&spans[1])) ", compared with " (view.time.words(&spans[0]))
         // A few seconds are not worth a word.
         @if first.abs_diff(second) * 50 > first.max(second) {
-            ", of which " (exactly(first)) " were counted: scaled to " (exactly(first.min(second)))
+            ", of which " (formatting::lasting(first)) " were counted: scaled to " (formatting::lasting(first.min(second)))
         }
     };
     table("Changes", caption, heads, rows, "Nothing was counted in both spans.")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::exactly;
-
-    #[test]
-    fn factors_of_some_minutes_can_be_told() {
-        let texts = [60, 143, 180, 177, 610].map(exactly);
-        assert_eq!(texts, ["60 s", "143 s", "3 min", "177 s", "10 min"]);
-    }
 }

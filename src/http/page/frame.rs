@@ -169,10 +169,12 @@ pub(super) fn span_of(source: &Catalog, name: &str, answer: &ReportAnswer) -> St
         return String::new();
     }
     let covered = answer.covered_seconds;
-    let [secs, window] = [covered as f64, answer.window_seconds].map(formatting::roughly);
+    let window = answer.window_seconds as u64;
+    let is_whole = covered == 0 || covered + window / 100 >= window;
+    let [secs, window] = [covered, window].map(formatting::lasting);
     let begin = (answer.as_of_ms / 1_000).saturating_sub(covered);
     let is_refilled = source.refilled_in(name).is_some_and(|[filled, _]| filled.contains(&begin));
-    let mut about = match (covered == 0 || secs == window, is_refilled) {
+    let mut about = match (is_whole, is_refilled) {
         (true, _) => format!("last {window}"),
         (_, true) => {
             format!("last {secs}, since the first minute from history in the {window} window")

@@ -277,12 +277,8 @@ impl Time {
             let all = span.end.min(self.now).saturating_sub(span.start);
             let missing = all.saturating_sub(covered);
             if missing > UNCOUNTED_SECS_MAX.max(all / UNCOUNTED_DIVISOR) {
-                let [all, covered, missing] =
-                    [all, covered, missing].map(|secs| formatting::roughly(secs as f64));
-                about += &match covered == all {
-                    true => format!(", counted for all but {missing} of it, which rates leave out"),
-                    false => format!(", counted for {covered} of it, which rates are over"),
-                };
+                let covered = formatting::lasting(covered);
+                about += &format!(", counted for {covered} of it, which rates are over");
             }
         }
         if let Some(before) = before {
@@ -596,10 +592,11 @@ mod tests {
         }
         let hours = start..start + 36_000;
         assert_eq!(about(later, hours.clone(), 35_280), "");
-        assert_eq!(
-            about(later, hours, 34_900),
-            ", counted for all but 18 min of it, which rates leave out"
-        );
+        let minutes = start..start + 180;
+        for (span, covered, said) in [(hours, 34_900, "9 h 42 min"), (minutes, 149, "2 min 29 s")] {
+            let said = format!(", counted for {said} of it, which rates are over");
+            assert_eq!(about(later, span, covered), said);
+        }
     }
 
     #[test]
