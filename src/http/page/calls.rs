@@ -13,7 +13,7 @@ use super::ranking::remarks;
 use super::render::View;
 use super::requests::search_of;
 use super::table::{Head, Listing, conditions, table};
-use super::timer_groups::{self, GROUPS_MAX, SEARCHED_MAX, as_key, rounded};
+use super::timer_groups::{self, GROUPS_MAX, SEARCHED_MAX, as_key, is_estimate, rounded};
 use super::timers::{given_conditions, searched};
 use crate::http::answer::order::Sort;
 use crate::http::error::Problem;
@@ -96,6 +96,7 @@ fn rows(
         vec![Value::Float(hits.mean), p95, max, requests, all, Value::Micros(time)]
     };
     let mut ranking = timer_groups::ranked(known.iter().copied(), &keys, "many_calls", numbers);
+    ranking.at_least = if is_estimate(groups) { "hits_max" } else { "" };
     let usual = Sort::largest("hits_p95");
     let sort = listing.sort.as_ref().unwrap_or(&usual);
     let (shown, total) = ranking.choose(&|_, _| true, sort, listing.page())?;

@@ -61,6 +61,8 @@ pub(super) struct Ranking {
     pub(super) about: String,
     /// Whether a change stands next to its number instead of in a column of its own.
     is_brief: bool,
+    /// The column whose numbers are lower bounds, as the largest of a sample is; "" if none.
+    pub(super) at_least: &'static str,
     /// Whether, for the past, only rows with the most time are sorted by percentiles, with the
     /// others after them: reading all histograms takes long.
     pub(super) heaviest_only: bool,
@@ -144,6 +146,7 @@ impl Ranking {
             page_time: Time::default(),
             about: String::new(),
             is_brief: false,
+            at_least: "",
             heaviest_only: false,
         }
     }
@@ -442,6 +445,7 @@ impl Ranking {
                 formatting::value(&as_shown(&column.name, value))
             }
             (how, Some(number)) => html! {
+                @if column.name == self.at_least && number > 0.0 { "\u{2265}\u{a0}" }
                 (how.text_in(column.scale, number))
                 @if how == Show::Errors && number > 0.0 { " " small { (formatting::percent(100.0 * self.failing(row))) } }
                 @if let Some(change) = self.change(column, row) {

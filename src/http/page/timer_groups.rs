@@ -47,7 +47,7 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[&str]) -> Ranking {
     let rows = || groups.rows.iter().chain(&groups.other);
     let all_us: u64 = rows().map(|row| row.value_us).sum();
     let sum = |sum| rounded(groups, sum);
-    ranked(rows(), keys, "timer_groups", |row| {
+    let mut ranking = ranked(rows(), keys, "timer_groups", |row| {
         let [p50, p95, p99] = row.quantiles.map(Value::Float);
         let share = Value::Float(100.0 * row.value_us as f64 / all_us.max(1) as f64);
         let time = Value::Micros(sum(row.value_us));
@@ -58,13 +58,19 @@ pub(super) fn ranking(groups: &TimerGroups, keys: &[&str]) -> Ranking {
         let [hits, timers, requests] = [row.hits, row.timers, row.requests].map(known);
         let cpu = if row.is_measured { Value::Micros(sum(row.cpu_us)) } else { Value::Null };
         vec![time, share, p50, p95, p99, max, hits, timers, requests, cpu]
-    })
+    });
+    ranking.at_least = if is_estimate(groups) { "max" } else { "" };
+    ranking
+}
+
+/// Whether numbers are those of a sample.
+pub(super) fn is_estimate(groups: &TimerGroups) -> bool {
+    groups.scanned.is_estimate() && groups.from_report.is_none()
 }
 
 /// A sum as far as it is known.
 pub(super) fn rounded(groups: &TimerGroups, sum: u64) -> u64 {
-    let is_estimate = groups.scanned.is_estimate() && groups.from_report.is_none();
-    if is_estimate { with_two_digits(sum) } else { sum }
+    if is_estimate(groups) { with_two_digits(sum) } else { sum }
 }
 
 /// Groups as rows of these keys and of numbers, whose columns are those of `table`.
@@ -321,7 +327,17 @@ mod tests {
         let mut groups = TimerGroups { rows: vec![row], ..TimerGroups::default() };
         let number = |groups: &TimerGroups, column| ranking(groups, &["group"]).number(column, 0);
         assert_eq!(number(&groups, "hits"), Some(98_765.0));
+        let longest = |groups: &TimerGroups| {
+            let mut ranking = ranking(groups, &["group"]);
+            ranking.fit(&[0]);
+            let columns = ranking.columns_named("max hits");
+            let shown = columns.iter().map(|it| ranking.shown(it, 0).into_string());
+            shown.collect::<Vec<_>>().join(", ")
+        };
+        assert_eq!(longest(&groups), "123 ms, 98,765");
         groups.scanned.sample_of = Some(10_000);
+        // Among timers left out there may be a longer one.
+        assert_eq!(longest(&groups), "\u{2265}\u{a0}123 ms, 99,000");
         let rough = ["time", "hits", "timers", "requests", "max"];
         let numbers =
             |groups: &TimerGroups| rough.map(|column| number(groups, column).unwrap_or_default());
