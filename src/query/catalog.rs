@@ -468,6 +468,11 @@ impl Catalog {
         self.refill()?.filled()
     }
 
+    /// The unix second of the start after that kill, or after the last of several.
+    pub(crate) fn lost_until(&self) -> Option<u64> {
+        self.refill().map(|refill| refill.lost_until())
+    }
+
     /// That span, as far as this report includes rows for it, and as far as it lacks them: history
     /// may not have kept the report, or it was made since.
     pub(crate) fn refilled_in(&self, name: &str) -> Option<[std::ops::Range<u64>; 2]> {

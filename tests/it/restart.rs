@@ -559,6 +559,28 @@ fn answers_of_the_past_say_which_raw_requests_a_kill_lost() {
     }
 }
 
+/// However often it is stopped and started since.
+#[cfg(feature = "sql")]
+#[test]
+fn pages_say_before_which_start_a_kill_was() {
+    let mut lives = Lives::new(&["state.snapshot_period=0"]);
+    lives.send(100);
+    lives.counted();
+    lives.kill();
+    let start = lives.clock.unix_ms() / 1_000;
+    for _ in 0..2 {
+        let page = lives.site().get("/").body;
+        let (_, said) = page.split_once("Before the start at <time datetime=\"").unwrap();
+        let (moment, said) = said.split_once('"').unwrap();
+        let moment = chrono::DateTime::parse_from_rfc3339(moment).unwrap();
+        assert_eq!(moment.timestamp() as u64, start);
+        assert_has!(said => "</time> pinbad could not save what it had in memory");
+        pass(lives.site(), &lives.clock, 100_000);
+        lives.here.take().unwrap().stop();
+        lives.start();
+    }
+}
+
 /// A report has what history kept since it was made, and says what it lacks.
 #[cfg(feature = "sql")]
 #[test]

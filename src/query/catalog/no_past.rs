@@ -101,6 +101,10 @@ pub(crate) mod refill {
             match *self {}
         }
 
+        pub fn lost_until(&self) -> u64 {
+            match *self {}
+        }
+
         pub fn in_report(&self, _: &crate::report::definition::Definition) -> [Range<u64>; 2] {
             match *self {}
         }

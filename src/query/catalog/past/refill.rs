@@ -188,6 +188,11 @@ impl Refill {
         (!self.rows.is_empty()).then(|| self.filled.clone())
     }
 
+    /// The latest end of a missing span: the start after it.
+    pub(in crate::query::catalog) fn lost_until(&self) -> u64 {
+        self.lost.iter().map(|lost| lost.end).max().unwrap_or(self.filled.end)
+    }
+
     /// The span for which a report has rows, and the one for which it lacks them: history did not
     /// have the report then, or only later.
     pub(in crate::query::catalog) fn in_report(&self, of: &Definition) -> [Range<u64>; 2] {
@@ -199,8 +204,7 @@ impl Refill {
                 first = first.min(row.time);
             }
         });
-        let ends = self.lost.iter().map(|lost| lost.end);
-        let window = ends.max().unwrap_or(end).saturating_sub(of.window.as_secs());
+        let window = self.lost_until().saturating_sub(of.window.as_secs());
         let begin = Resolution::Minute.begin(window).max(start);
         match first <= begin {
             true => [start..end, 0..0],
