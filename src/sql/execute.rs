@@ -36,6 +36,7 @@ use crate::grammar::native::ReportForm;
 use crate::instruments::digests;
 use crate::query::answer::ReportSummary;
 use crate::query::error::QueryError;
+use crate::report::definition::Columns;
 
 /// Longest name of a column in an answer, in bytes, as in MariaDB. PHP refuses definitions of columns
 /// beyond 4 KB.
@@ -246,12 +247,16 @@ impl Engine {
         items: &Items,
         mut context: Context<'_>,
     ) -> Result<Query, SqlError> {
-        let again = percentiles::are_named(&query).then(|| query.clone());
+        let again = query.clone();
         let mut planned = self.plan_once(query, items, &mut context).await;
-        if let (Err(error), Some(mut query)) = (&planned, again)
-            && percentiles::is_lacking(error)
-        {
-            context.percentiles = Some(percentiles::name_columns(&mut query));
+        for is_all in [false, true] {
+            let Err(error) = &planned else { break };
+            if error.code != 1054 || !is_all && !percentiles::is_lacking(error) {
+                continue;
+            }
+            let mut query = again.clone();
+            let ranks = percentiles::name_columns(&mut query);
+            context.columns = if is_all { Columns::Extended(ranks) } else { Columns::With(ranks) };
             context.sleep.set(0.0);
             planned = self.plan_once(query, items, &mut context).await;
         }
@@ -305,8 +310,8 @@ impl Engine {
     ) -> Result<Query, SqlError> {
         let database = context.session.database.as_deref();
         let columns_of = |database: &str, table: &str| self.columns_of(database, table);
-        // Percentiles are no columns of `*`.
-        let all_stars = context.percentiles.is_some();
+        // Added columns are no columns of `*`.
+        let all_stars = context.columns != Columns::Own;
         let named_before = write_out_columns(&mut query, items, database, &columns_of, all_stars)?;
         let mut names = rewrite(&mut *query, items, context)?;
         names.extend(named_before);

@@ -1,38 +1,43 @@
-//! Percentiles and errors of reports, which can be named (`p95`, `p99_9`, `error_count`) but are not
-//! part of `SELECT *`, like MySQL's invisible columns.
+//! Columns that a report lacks, those of the native form (`p95`, `p99_9`, `error_count`,
+//! `req_per_sec`): they can be named but are not part of `SELECT *`, like MySQL's invisible columns.
 //!
-//! A statement is first planned without them, so existing statements keep their meaning. Only if it
-//! names one of them and no such column exists, it is planned again, against reports that have
-//! those it names; before that, each `*` is replaced by the visible columns
-//! (`dialect::rewrite::columns`).
+//! A statement is first planned without them, so existing statements keep their meaning. Only if a
+//! column that it names does not exist, it is planned again, against reports that have the
+//! percentiles it names and errors, and if that does not do, all of the native form; before that,
+//! each `*` is replaced by the visible columns (`dialect::rewrite::columns`).
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Query, visit_expressions, visit_expressions_mut};
+use datafusion::sql::sqlparser::ast::{Expr, Query, visit_expressions_mut};
 
-use super::dialect::rewrite::column_name;
 use super::error::SqlError;
 use crate::grammar::percentile::{percentile_of_name, percentiles};
-use crate::report::definition::PERCENTILES_MAX;
+use crate::report::definition::{Columns, PERCENTILES_MAX};
 use crate::report::layout::Measure;
 use crate::series::Metric;
 
-/// Stands between the name of a table and the percentiles that it is to have.
+/// Stands between the name of a table and the percentiles that it is to have; then all other
+/// columns of the native form follow if a second one stands there.
 const MARK: char = '\u{1}';
 
-/// Marks the name of a table with the percentiles wanted of it.
-pub(super) fn marked(table: &str, wanted: &[f64]) -> String {
+/// Marks the name of a table with the columns in which it is to be read.
+pub(super) fn marked(table: &str, columns: &Columns) -> String {
+    let (mark, wanted) = match columns {
+        Columns::With(wanted) => ("", wanted),
+        Columns::Extended(wanted) => ("\u{1}", wanted),
+        Columns::Own | Columns::Native(_) => return table.to_owned(),
+    };
     let wanted: Vec<String> = wanted.iter().map(f64::to_string).collect();
-    format!("{table}{MARK}{}", wanted.join(","))
+    format!("{table}{MARK}{mark}{}", wanted.join(","))
 }
 
-/// The name without its mark, and the percentiles in that; `None` if it has none.
-pub(super) fn unmarked(table: &str) -> Option<(&str, Vec<f64>)> {
+/// The name without its mark, and the columns in that; `None` if it has none.
+pub(super) fn unmarked(table: &str) -> Option<(&str, Columns)> {
     let (table, wanted) = table.split_once(MARK)?;
-    match wanted {
-        "" => Some((table, Vec::new())),
-        _ => Some((table, percentiles(wanted).ok()?)),
-    }
+    let ranks = wanted.trim_start_matches(MARK);
+    let is_all = ranks.len() < wanted.len();
+    let ranks = if ranks.is_empty() { Vec::new() } else { percentiles(ranks).ok()? };
+    Some((table, if is_all { Columns::Extended(ranks) } else { Columns::With(ranks) }))
 }
 
 fn rank(name: &str) -> Option<f64> {
@@ -41,17 +46,6 @@ fn rank(name: &str) -> Option<f64> {
 
 fn is_one(name: &str) -> bool {
     rank(name).is_some() || name.eq_ignore_ascii_case(Measure::Errors.stored())
-}
-
-/// Whether one of them occurs anywhere in a query.
-pub(super) fn are_named(query: &Query) -> bool {
-    let found = visit_expressions(query, |expr| {
-        match column_name(expr).is_some_and(|name| is_one(&name.value)) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        }
-    });
-    found.is_break()
 }
 
 /// The percentiles that a query names, which then have the names of columns: `p99.9` is `p99_9`.
@@ -77,7 +71,7 @@ pub(super) fn name_columns(query: &mut Query) -> Vec<f64> {
     wanted
 }
 
-/// Whether a statement failed because there is no column of that name.
+/// Whether a statement failed for want of a percentile or of errors.
 pub(super) fn is_lacking(error: &SqlError) -> bool {
     let column = error.message.split('\'').nth(1).unwrap_or_default();
     // After each point: the name itself may contain one.

@@ -34,7 +34,6 @@ use crate::query::catalog::{Catalog, SelectedRows};
 use crate::query::error::QueryError;
 use crate::query::question::ReportQuestion;
 use crate::report::definition::Columns;
-use crate::report::layout::Measure;
 use crate::report::read::selection::RowSelection;
 use crate::value::{Column, Value};
 
@@ -219,9 +218,8 @@ struct Query {
     limit: usize,
     offset: usize,
     columns: Option<Vec<String>>,
-    /// Additional percentiles, and the columns of the native form; and whether `percentiles` asks
-    /// for them, not `columns` or `sort` alone.
-    percentiles: Option<(Vec<f64>, bool)>,
+    /// Additional percentiles, which bring the columns of the native form along.
+    percentiles: Option<Vec<f64>>,
     format: Format,
     span: Span,
     /// Remaining parameters: key columns with the text their values must have.
@@ -234,21 +232,14 @@ impl Query {
         let limit = params.count("limit", LIMIT_DEFAULT)?;
         let offset = params.count("offset", 0)?;
         let columns = list_of_columns(&mut params, "columns")?;
-        // `columns=script_name,p95,error_count` needs no `percentiles` beside it, nor does `sort=-p95`.
-        let sort: Vec<Sort> = sort.iter().map(|text| Sort::parse(text)).collect();
-        let names = || columns.iter().flatten().chain(sort.iter().map(|by| &by.column));
-        let mut named: Vec<f64> = names().filter_map(|name| percentile_of_name(name)).collect();
-        named.sort_by(f64::total_cmp);
-        named.dedup();
-        let has_errors = names().any(|name| name == Measure::Errors.stored());
-        let named = (has_errors || !named.is_empty()).then_some((named, false));
+        let sort = sort.iter().map(|text| Sort::parse(text)).collect();
         let ranks = params.text("percentiles").map(|text| percentiles(&text)).transpose();
         let ranks = ranks.map_err(|why| Problem::parameter("percentiles", why))?;
         Ok(Self {
             sort,
             limit,
             offset,
-            percentiles: ranks.map(|ranks| (ranks, true)).or(named),
+            percentiles: ranks,
             columns,
             format: Format::wanted(params.text("format").as_deref(), headers, FORMATS)?,
             span: Span::take_compared(&mut params),
@@ -256,30 +247,50 @@ impl Query {
         })
     }
 
-    /// The columns in which to read the report. Tables of other kinds have only their own, some of
-    /// which are called like a percentile.
+    /// The columns in which to read the report: `columns=script_name,p95,error_count` needs no
+    /// `percentiles` beside it, nor does `sort=-p95`. Tables of other kinds have only their own, some
+    /// of which are called like a percentile.
     fn report_columns(&mut self, source: &Catalog, name: &str) -> Result<Columns, Problem> {
-        let Some((ranks, is_asked)) = &self.percentiles else {
-            return Ok(Columns::Own);
+        if let Some(ranks) = &self.percentiles {
+            let wanted = Columns::Extended(ranks.clone());
+            let can_add = source.columns_with(name, &wanted).is_some();
+            return match can_add || source.listed(name).is_err() {
+                true => Ok(wanted),
+                false => {
+                    Err(Problem::parameter("percentiles", format!("{name:?} has none to add")))
+                }
+            };
+        }
+        let names = self.columns.iter().flatten().chain(self.sort.iter().map(|by| &by.column));
+        let names: Vec<&String> = names.collect();
+        // A column of a comparison is there if the one that it compares is.
+        let compared = ["_change", "_before"];
+        let has = |all: &[Column], name: &str| all.iter().any(|it| it.name == name);
+        let has_all = |all: &[Column]| {
+            names.iter().all(|name| {
+                let mut of = compared.iter().filter_map(|end| name.strip_suffix(end));
+                has(all, name) || of.any(|name| has(all, name))
+            })
         };
-        if self.columns.is_none()
-            && !is_asked
-            && let Ok(report) = source.listed(name)
-        {
+        let own = source.columns_of(name).map(|(own, _)| own);
+        if names.is_empty() || own.as_deref().is_some_and(has_all) {
+            return Ok(Columns::Own);
+        }
+        let mut ranks: Vec<f64> =
+            names.iter().filter_map(|name| percentile_of_name(name)).collect();
+        ranks.sort_by(f64::total_cmp);
+        ranks.dedup();
+        match (&own, source.columns_with(name, &Columns::Extended(ranks.clone()))) {
+            (Some(_), None) => return Ok(Columns::Own),
+            // The error lists one.
+            (_, Some((all, _))) if ranks.is_empty() && !has_all(&all) => ranks.push(95.0),
+            _ => {}
+        }
+        if let (None, Some(own)) = (&self.columns, own) {
             // `sort` alone adds no columns.
-            let own: Vec<String> = report.columns.into_iter().map(|it| it.name).collect();
-            if self.sort.iter().all(|by| own.contains(&by.column)) {
-                return Ok(Columns::Own);
-            }
-            self.columns = Some(own);
+            self.columns = Some(own.into_iter().map(|it| it.name).collect());
         }
-        if source.columns_with(name, ranks).is_some() || source.listed(name).is_err() {
-            return Ok(Columns::Extended(ranks.clone()));
-        }
-        match is_asked {
-            true => Err(Problem::parameter("percentiles", format!("{name:?} has none to add"))),
-            false => Ok(Columns::Own),
-        }
+        Ok(Columns::Extended(ranks))
     }
 
     /// Checks the query against the columns that the report has. Gives the rows and columns that

@@ -176,6 +176,22 @@ fn rows_are_sorted_by_columns_that_are_not_shown() {
 }
 
 #[test]
+fn a_column_that_can_be_named_can_be_named_alone() {
+    let server = Server::of(6);
+    for query in [
+        "info?columns=req_per_sec",
+        "report_by_script_name?columns=script_name,timer_count",
+        "report_by_script_name?columns=script_name&sort=-timer_count",
+        "report_by_script_name?columns=p95",
+    ] {
+        assert_eq!(server.get(&format!("/api/v1/reports/{query}")).status, 200, "{query}");
+    }
+    let path = "/api/v1/reports/report_by_script_name?columns=eror_count";
+    let unknown = server.get(path).problem(400);
+    assert_has!(unknown => "did you mean \"error_count\"?", "timer_count", "p95");
+}
+
+#[test]
 fn a_column_may_be_called_like_a_percentile() {
     let server = Server::start();
     server.post("/api/v1/reports", r#"{"name": "hvs", "comment": "hv.report1"}"#);

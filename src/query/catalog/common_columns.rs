@@ -101,13 +101,12 @@ impl Catalog {
         Ok(answers)
     }
 
-    /// The columns of a report with these percentiles too, and its approximate number of rows;
-    /// `None` if it is not a report with rows.
-    pub fn columns_with(&self, name: &str, percentiles: &[f64]) -> Option<(Vec<Column>, usize)> {
+    /// The columns of a report read in these, and its approximate number of rows; `None` if they
+    /// are its own, or it is not a report with rows.
+    pub fn columns_with(&self, name: &str, wanted: &Columns) -> Option<(Vec<Column>, usize)> {
         let live = answering(&self.live);
         let entry = with_rows(&live, name).ok()?;
-        let with = Columns::With(percentiles.to_vec());
-        let definition = entry.definition.read_as(&with, &self.defaults)?;
+        let definition = entry.definition.read_as(wanted, &self.defaults)?;
         Some((columns(&definition.layout), live.reports.rows(entry)))
     }
 

@@ -4,6 +4,7 @@ use std::cell::Cell;
 
 use chrono::NaiveDateTime;
 
+use crate::report::definition::Columns;
 use crate::sql::error::SqlError;
 use crate::sql::functions;
 use crate::sql::limits::expression_growth::Copies;
@@ -25,8 +26,8 @@ pub(crate) struct Context<'a> {
     pub(crate) copies: Copies,
     /// Total time of SLEEP calls, in seconds.
     pub(crate) sleep: Cell<f64>,
-    /// Percentiles that reports have as columns too, and their errors; `None`: neither.
-    pub(crate) percentiles: Option<Vec<f64>>,
+    /// The columns in which reports are read.
+    pub(crate) columns: Columns,
 }
 
 impl<'a> Context<'a> {
@@ -46,7 +47,7 @@ impl<'a> Context<'a> {
             now_utc: now.naive_utc(),
             copies: Copies::default(),
             sleep: Cell::new(0.0),
-            percentiles: None,
+            columns: Columns::Own,
         }
     }
 

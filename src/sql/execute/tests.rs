@@ -192,6 +192,18 @@ async fn a_prepared_show_names_its_columns_as_its_answer_does() {
     }
 }
 
+#[tokio::test]
+async fn a_column_that_can_be_named_can_be_named_alone() {
+    let engine = engine(SqlSettings::default());
+    let mut session = Session::new(1, "test", false);
+    for columns in ["req_per_sec", "timer_count, p95", "error_count", "i.timer_count"] {
+        let text = format!("SELECT {columns} FROM pinba.info i");
+        ask(&engine, &mut session, &text).await.expect(&text);
+    }
+    let unknown = ask(&engine, &mut session, "SELECT eror_count FROM pinba.info").await;
+    assert_has!(unknown.unwrap_err().message => "did you mean \"error_count\"?");
+}
+
 /// The values of a percentile count as memory of queries, in groups and in windows.
 #[tokio::test]
 async fn percentiles_take_no_more_than_they_may() {

@@ -53,8 +53,8 @@ pub(super) fn equal_text<'a>(filter: &'a Expr, column_name: &str) -> Option<&'a 
 #[derive(Debug)]
 pub(super) struct Report {
     pub(super) name: String,
-    /// Percentiles that are included, with errors.
-    percentiles: Option<Vec<f64>>,
+    /// The columns in which it is read.
+    columns: Columns,
     /// The columns that any scan shows: others are not calculated.
     pub(super) needed: Mutex<Vec<String>>,
     /// Answers read so far.
@@ -65,13 +65,8 @@ pub(super) struct Report {
 type Answer = (Option<(String, String)>, Arc<ReportAnswer>);
 
 impl Report {
-    pub(super) fn new(name: &str, percentiles: Option<Vec<f64>>) -> Self {
-        Self {
-            name: name.to_owned(),
-            percentiles,
-            needed: Mutex::default(),
-            answers: Mutex::default(),
-        }
+    pub(super) fn new(name: &str, columns: Columns) -> Self {
+        Self { name: name.to_owned(), columns, needed: Mutex::default(), answers: Mutex::default() }
     }
 
     /// Reads it, or returns the earlier answer.
@@ -84,9 +79,8 @@ impl Report {
         if let Some((_, answer)) = answers.iter().find(|(of, _)| of.as_ref() == wanted) {
             return Ok(Arc::clone(answer));
         }
-        let columns = self.percentiles.clone().map_or(Columns::Own, Columns::With);
         let question = ReportQuestion {
-            columns,
+            columns: self.columns.clone(),
             needed: Some(self.needed.lock().clone()),
             equal: wanted.into_iter().cloned().collect(),
             ..ReportQuestion::default()

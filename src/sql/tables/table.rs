@@ -64,13 +64,13 @@ pub(super) enum RowsOf {
 
 impl Table {
     /// The table of database `pinba` with this name, in any case; `None` if it does not exist. A
-    /// report whose name is marked has the percentiles of the mark too.
+    /// report whose name is marked has the columns of the mark.
     pub(super) fn of_pinba(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
         let marked = percentiles::unmarked(name);
         let (name, wanted) = marked.map_or((name, None), |(name, wanted)| (name, Some(wanted)));
         let own = own_name(catalog, name)?;
         let with = wanted.as_ref().and_then(|wanted| catalog.columns_with(&own, wanted));
-        let wanted = wanted.filter(|_| with.is_some());
+        let wanted = wanted.filter(|_| with.is_some()).unwrap_or_default();
         let (columns, rows) = with.or_else(|| catalog.columns_of(&own))?;
         let report = || RowsOf::Report(Arc::new(Report::new(&own, wanted)));
         Some(Self {

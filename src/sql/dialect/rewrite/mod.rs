@@ -276,9 +276,9 @@ impl Rewriter<'_> {
                     (None, Some(database)) => database.clone(),
                     (Some(database), _) => database.to_lowercase(),
                 };
-                let own = match &self.context.percentiles {
-                    Some(wanted) if database == "pinba" => percentiles::marked(own, wanted),
-                    _ => own.to_owned(),
+                let own = match database == "pinba" {
+                    true => percentiles::marked(own, &self.context.columns),
+                    false => own.to_owned(),
                 };
                 *name = ObjectName::from(vec![ident(CATALOG), ident(database), ident(own)]);
                 alias.get_or_insert_with(|| alias_of(lower));
