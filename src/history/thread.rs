@@ -101,6 +101,8 @@ struct Work {
     /// Last run of retention, in unix seconds.
     retained: u64,
     on_restored: Option<OnRestored>,
+    /// Whether history is on again and nothing of it was written yet.
+    is_back: bool,
     /// Whether the last failure can be detected without writing: no room, or no permission.
     is_blocked: bool,
     /// Free bytes at which writing seems possible again.
@@ -176,6 +178,7 @@ impl Writer {
             maintenance: Attempts::default(),
             retained: 0,
             on_restored: None,
+            is_back: false,
             is_blocked: false,
             room: 0,
             look_ms: 0,
@@ -196,12 +199,14 @@ impl Writer {
         self.open_ms = self.work.history.clock().mono_ms() + OPEN_MS;
         match (self.open)() {
             Ok(mut store) => {
-                if self.work.history.set_on(&store) {
-                    info!("History is on again: what waited in memory is written.");
-                }
+                let is_back = self.work.history.set_on(&store);
                 // The first flush would find that out too, a minute later.
                 let writable = store.attempt(|store| store.make_room(self.work.now()));
                 self.work.has_written(&store, &writable);
+                if is_back && writable.is_ok() {
+                    self.work.is_back = true;
+                    self.work.flush_ms = 0;
+                }
                 self.store = Some(store);
                 self.work.on_restored.iter().for_each(|call| call());
             }
@@ -340,6 +345,9 @@ impl Work {
             // First the rows of a failed flush, then later ones, which are in no log either.
             let has_failed = self.writing.error.is_some();
             let written = self.flush(store, is_due) && (!has_failed || self.flush(store, is_due));
+            if std::mem::take(&mut self.is_back) && written {
+                info!("History is on again: what waited in memory is written.");
+            }
             if is_due && written {
                 self.flush_ms = next_ms;
                 self.history.status_mut().flushed_ms = self.history.clock().mono_ms();

@@ -189,6 +189,39 @@ fn a_store_that_cannot_be_opened_is_opened_later() {
     assert_eq!(history.status().count("rows_written"), 1);
 }
 
+/// That history is on again is said when what waited is written, not while there is no room.
+#[test]
+fn on_again_is_said_when_something_was_written() {
+    for (free, is_back) in [(0, false), (1 << 40, true)] {
+        let dir = tempfile::tempdir().unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(ManualClock::new(NOON * 1_000));
+        let parts = super::super::Parts::default();
+        let history = History::new(Arc::clone(&parts), 1 << 24, clock);
+        let (path, faults) = (dir.path().to_owned(), Faults::default());
+        drop(Store::open(&path, KEEP).unwrap());
+        let manifest = path.join("manifest");
+        let whole = std::fs::read(&manifest).unwrap();
+        std::fs::write(&manifest, &whole[1..]).unwrap();
+        let (disk, keep) = (faults.clone(), Retention { free_min: 1 << 30, ..KEEP });
+        let open = move || {
+            let mut store = Store::open_on(Disk { faults: disk.clone() }, &path, keep)?;
+            store.share(Arc::clone(&parts));
+            Ok(store)
+        };
+        let folder = dir.path().to_owned();
+        let mut writer = Writer::new(history.clone(), (folder, Box::new(open)), Duration::ZERO);
+        assert!(history.why_off().is_some());
+        count(&history, NOON);
+        std::fs::write(&manifest, &whole).unwrap();
+        faults.set_free(free);
+        writer.open();
+        assert_eq!((history.why_off(), writer.work.is_back), (None, is_back));
+        writer.work.flush_due(writer.store.as_mut().unwrap());
+        let written = u64::from(is_back);
+        assert_eq!((history.status().count("flushes"), writer.work.is_back), (written, false));
+    }
+}
+
 /// A sync that takes seconds blocks neither counting nor reading.
 #[test]
 fn a_slow_disk_holds_up_nobody() {

@@ -100,8 +100,10 @@ fn while_the_disk_takes_nothing_everything_else_goes_on() {
         let said = line["message"].as_str().unwrap_or_default();
         said.starts_with("History is on again")
     };
-    let log = program.log();
-    assert!(log.iter().any(is_on), "{log:?}");
+    await_condition("it says so", || match program.log() {
+        log if log.iter().any(is_on) => Ok(()),
+        log => Err(log),
+    });
     program.signal("TERM");
     assert_eq!(program.wait().0.code(), Some(0));
     assert_eq!(known(&Program::serve(&settings).site), sent + 100);
