@@ -14,7 +14,7 @@ pub use crate::value::text::{EMPTY, bytes, grouped, number, secs};
 use crate::value::text::{name_or_empty, written_out};
 
 /// Marks a text that was cut.
-const CUT: char = '…';
+pub const CUT: char = '…';
 
 /// Escapes every such character: `\x1b`, `\n`, `\u{202e}`.
 pub fn visible(text: &str) -> Cow<'_, str> {

@@ -1,12 +1,15 @@
 //! Fits columns into a width: which are shown, how wide each is, and the text of a row.
 //!
 //! Numbers take what they need; names share the rest, down to a smallest width; columns that do not
-//! fit are dropped from the right, but never the sorted one. Used by the screen and by the plain
+//! fit are dropped from the right, but never the sorted one. Names that would look alike once they are
+//! cut are shown from about where they differ. Used by the screen and by the plain
 //! output. Pure.
+
+use std::collections::{BTreeSet, HashMap};
 
 use super::cell::Unit;
 use super::table::{Column, Row, Table};
-use crate::cli::format::{cut_tags, fit, fit_right, width};
+use crate::cli::format::{CUT, cut_name, cut_tags, fit, fit_right, width};
 use crate::value::text::Scale;
 
 /// Blanks between columns.
@@ -25,6 +28,8 @@ pub struct Layout {
     pub columns: Vec<(usize, usize)>,
     /// By number of the column: the scale that its numbers share.
     scales: Vec<Option<Scale>>,
+    /// By number of the column: of names that look alike when cut, the beginning they share.
+    begins: HashMap<usize, HashMap<String, String>>,
 }
 
 impl Layout {
@@ -62,7 +67,12 @@ impl Layout {
             left -= more;
             (*at, least + more)
         });
-        Self { columns: widths.collect(), scales }
+        let columns: Vec<(usize, usize)> = widths.collect();
+        let cut = columns.iter().filter(|(at, width)| {
+            table.content.columns[*at].unit == Unit::Text && *width < natural[*at]
+        });
+        let begins = cut.map(|(at, width)| (*at, shared_begins(table, *at, *width))).collect();
+        Self { columns, scales, begins }
     }
 
     /// How many columns of a table are shown, if there is no room for all; to follow its title.
@@ -94,12 +104,43 @@ impl Layout {
 
     fn line(&self, table: &Table, text: impl Fn(usize) -> String) -> String {
         let part = |(at, columns): &(usize, usize)| match table.content.columns[*at].unit {
-            Unit::Text => fit(&cut_tags(&text(*at), *columns), *columns),
+            Unit::Text => {
+                let text = text(*at);
+                let cut = cut_tags(&text, *columns);
+                let begin = self.begins.get(at).and_then(|begins| begins.get(&*cut));
+                match begin.and_then(|begin| text.strip_prefix(begin.as_str())) {
+                    Some(end) => fit(&format!("{CUT}{}", cut_name(end, columns - 1)), *columns),
+                    None => fit(&cut, *columns),
+                }
+            }
             _ => fit_right(&text(*at), *columns),
         };
         let parts: Vec<String> = self.columns.iter().map(part).collect();
         parts.join(&" ".repeat(GAP))
     }
+}
+
+/// The beginnings that different names of a column share, by what they all are when cut to that
+/// width. The part of the path in which they differ is not in it, unless that is long.
+fn shared_begins(table: &Table, at: usize, columns: usize) -> HashMap<String, String> {
+    let column = &table.content.columns[at];
+    let rows = table.rows().take(LOOKED_AT);
+    let names: BTreeSet<String> =
+        rows.map(|row| column.unit.format(&row.values[&column.name])).collect();
+    let mut alike: HashMap<String, Vec<&str>> = HashMap::new();
+    for name in names.iter().filter(|name| width(name) > columns) {
+        alike.entry(cut_tags(name, columns).into_owned()).or_default().push(name);
+    }
+    let begin = |names: &[&str]| {
+        let (first, last) = (names.first()?, names.last()?);
+        let mut pairs = first.char_indices().zip(last.chars());
+        // They are in order, so the outer ones share least.
+        let ((differ, _), _) = pairs.find(|((_, a), b)| a != b)?;
+        let begin = &first[..differ];
+        let part = begin.rfind('/').filter(|part| width(&begin[*part..]) <= columns / 4);
+        Some(begin[..part.unwrap_or(differ)].to_owned())
+    };
+    alike.into_iter().filter_map(|(cut, names)| Some((cut, begin(&names)?))).collect()
 }
 
 /// The scale of each column that has one.
@@ -169,6 +210,27 @@ mod tests {
         let table = table();
         let left_out = |columns| Layout::new(&table, columns).left_out(&table);
         assert_eq!([100, 22].map(left_out), ["", "  2 of 4 columns"]);
+    }
+
+    #[test]
+    fn names_that_look_alike_when_cut_show_where_they_differ() {
+        let mut table = table();
+        let mut content = table.content.clone();
+        let row = content.rows.remove(0);
+        for product in ["AAAA", "BBBB", "BBBBB"] {
+            let name = format!("/shop/catalog/international/product-{product}/handler/of/two.php");
+            let mut row = row.clone();
+            row.values["script_name"] = json!(name);
+            content.rows.push(row);
+        }
+        table.take(content);
+        let layout = Layout::new(&table, 60);
+        let shown = table.rows().map(|row| layout.row(&table, row));
+        let mut shown: Vec<String> = shown.collect();
+        assert!(shown.iter().all(|row| width(row) == 60), "{shown:#?}");
+        assert!(shown[0].starts_with("…/product-AAAA"), "{shown:#?}");
+        shown.dedup();
+        assert_eq!(shown.len(), 3, "{shown:#?}");
     }
 
     #[test]
