@@ -90,6 +90,13 @@ fn without_a_terminal_it_is_plain_text() {
         assert!(lines[5].contains(&format!("▼{sort}")), "{}", lines[5]);
         assert_eq!(words(lines[6])[0], "/slow", "{sort}");
     }
+    // By columns that the report has without listing them.
+    for sort in ["p95", "error_count"] {
+        let said = once(&here.site, &["--report", "report_by_script_name", "--sort", sort]);
+        let lines: Vec<&str> = said.out.lines().collect();
+        assert!(lines[5].contains(&format!("▼{sort}")), "{said:?}");
+        assert_eq!(words(lines[6])[0], "/slow", "{sort}");
+    }
     let said = once(&here.site, &["--report", "groups", "--sort", "p95"]);
     let lines: Vec<&str> = said.out.lines().collect();
     assert!(lines[4].starts_with("groups (2)"), "{}", lines[4]);
@@ -121,6 +128,7 @@ fn what_is_wrong_is_said_with_its_exit_code() {
         &["--report", "no\u{1b}such"][..] => 1, "\\u{1b}such";
         &["--report", "report_by_scrpt"] => 1, "did you mean \"report_by_script_name\"?";
         &["--sort", "speed"] => 2, "there is no column speed; accepted: script_name, req_count";
+        &["--report", "report_by_status", "--sort", "speed"] => 2, "there is no column speed; accepted: status";
         &["--sort", "req_cuont"] => 2, "req_cuont; did you mean \"req_count\"? accepted: script_name";
         &["--interval", "0"] => 2, "200ms to 1h";
     ] {

@@ -91,7 +91,7 @@ fn table(
     let mut table = Table::sorted_by(sort);
     for again in [sort.is_some(), false] {
         table.take(poller.page(&query)?.tables.pop().unwrap_or_default());
-        if !again || table.unknown_sort().is_some() {
+        if !again || table.unknown_sort().is_some() && !table.content.has_more {
             break;
         }
         // Another order may bring other rows to the top.

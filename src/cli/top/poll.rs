@@ -233,7 +233,21 @@ impl Poller {
         let first = self.info.as_ref().and_then(ReportInfo::first_sort);
         let first = first.map(|first| format!("-{first}"));
         let sort = query.sort.as_ref().or(first.as_ref());
-        let body = self.report(name, query.all, sort.map(String::as_str), "")?;
+        let sort = sort.map(String::as_str);
+        let by = sort.map(|sort| sort.strip_prefix('-').unwrap_or(sort));
+        let is_more = |info: &&ReportInfo| info.columns.iter().all(|it| Some(&*it.name) != by);
+        if let Some((info, by)) = self.info.as_ref().filter(is_more).zip(by) {
+            let info = info.with_column(by);
+            let names: Vec<_> = info.columns.iter().map(|it| it.name.replace(',', "\\,")).collect();
+            let more = format!("&columns={}", encode(&names.join(",")));
+            match self.report(name, query.all, sort, &more) {
+                // There is no such column: the table says so.
+                Err(ClientError::Refused { status: 400, .. }) => {}
+                body => return Ok(views::any(&info, &body?)),
+            }
+        }
+        let sort = sort.filter(|_| self.info.as_ref().is_none_or(|info| !is_more(&info)));
+        let body = self.report(name, query.all, sort, "")?;
         Ok(match &self.info {
             Some(info) => views::any(info, &body),
             None => views::any(&ReportInfo::seen(name, &body), &body),

@@ -72,6 +72,8 @@ pub struct Content {
     pub total: Option<u64>,
     /// The column to sort by until somebody chooses another.
     pub sort: String,
+    /// Whether the daemon may have more columns to sort by, which are shown then.
+    pub has_more: bool,
     /// Tags by which rows may be grouped instead.
     pub choices: Vec<String>,
 }
@@ -163,9 +165,12 @@ impl Table {
     /// The chosen sort in the daemon's syntax; `None` if it cannot sort by that column.
     pub fn known_sort(&self) -> Option<String> {
         let (column, descending) = self.sort();
-        let column = self.content.columns.get(column).filter(|it| it.known)?;
+        let column = self.content.columns.get(column).filter(|it| it.known);
+        let more = self.unknown_sort().filter(|_| self.content.has_more);
+        let name = more.or(column.map(|it| it.name.as_str()))?;
+        let descending = self.sort.as_ref().map_or(descending, |(_, descending)| *descending);
         let sign = if descending { "-" } else { "" };
-        Some(format!("{sign}{}", column.name))
+        Some(format!("{sign}{name}"))
     }
 
     /// Whether the chosen column is one by which the daemon cannot sort.

@@ -12,6 +12,7 @@ use super::cell::Unit;
 use super::location::{ByKey, Conditions, Location};
 use super::table::{Column, Content, Row};
 use crate::cli::format::{self, clock, tag_text, visible};
+use crate::series::Metric;
 use crate::value;
 
 /// The key of the overflow row.
@@ -60,6 +61,18 @@ impl ReportInfo {
             json!({"name": name, "type": sql_type})
         });
         Self::of(&json!({"name": name, "columns": columns.collect::<Vec<_>>()}))
+    }
+
+    /// The report with one of the columns that reports have without listing them.
+    pub fn with_column(&self, name: &str) -> Self {
+        let unit = match Metric::parse(name).map(|it| it.unit()) {
+            Some("s") => value::Unit::Seconds,
+            _ if name.ends_with("_count") => value::Unit::Count,
+            _ => value::Unit::None,
+        };
+        let (name, unit) = (name.to_owned(), unit.name().to_owned());
+        let column = ReportColumn { name, sql_type: "double".to_owned(), unit };
+        Self { columns: [&self.columns[..], &[column]].concat(), ..self.clone() }
     }
 
     /// Its keys without the legacy one, which repeats them.
@@ -208,6 +221,7 @@ pub fn any(info: &ReportInfo, body: &Json) -> Content {
         rows: format::list(body, "rows").iter().map(row).collect(),
         total: body["total_rows"].as_u64(),
         sort: info.first_sort().unwrap_or_default().to_owned(),
+        has_more: true,
         keys,
         ..Content::default()
     }
