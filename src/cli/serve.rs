@@ -155,7 +155,9 @@ fn reload(
         let _set = log.reload(LevelFilter::from_level(new.log.level));
         Ok(())
     });
-    for error in reloaded.err().into_iter().flat_map(|failure| failure.problems) {
+    let problems = reloaded.err().map_or_else(Vec::new, |failure| failure.problems);
+    daemon.has_reloaded(problems.first().map(ToString::to_string));
+    for error in problems {
         tracing::error!(%error, "Cannot reload the configuration: the old one stays.");
     }
 }

@@ -10,11 +10,20 @@ use tracing::{info, warn};
 
 use super::{Daemon, StartError, alerts, defaults};
 use crate::access::Users;
+use crate::clock::rfc3339;
 use crate::config::Config;
 use crate::query::definitions::Definitions;
 use crate::series;
 
 impl Daemon {
+    /// Tells readers of `/readyz` and of pages why the configuration was not reloaded, if so.
+    pub(crate) fn has_reloaded(&self, why_not: Option<String>) {
+        let status = &self.catalog.status;
+        let now = rfc3339(self.catalog.unix_ms() / 1_000);
+        *status.not_reloaded.lock() = why_not
+            .map(|why| format!("the configuration was not reloaded at {}: {why}", &now[11..19]));
+    }
+
     /// Takes over the changeable settings of `new` into `old`, and logs them. The log level is left
     /// to the caller.
     ///

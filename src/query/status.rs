@@ -79,6 +79,8 @@ pub struct Status {
     pub fleet: Option<Fleet>,
     /// Why not everything is pushed over OTLP, if so: of metrics, and of spans.
     pub pushing: Arc<Mutex<[Option<String>; 2]>>,
+    /// When and why the configuration was not reloaded, until it is.
+    pub not_reloaded: Mutex<Option<String>>,
 }
 
 impl Status {
@@ -103,6 +105,7 @@ impl Status {
             shipping: None,
             fleet: None,
             pushing: Arc::default(),
+            not_reloaded: Mutex::default(),
         }
     }
 

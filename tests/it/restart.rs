@@ -796,6 +796,8 @@ fn sighup_reloads_what_can_change_and_names_what_cannot() {
     let text = format!("{:?}", log.last().unwrap());
     assert_has!(text => "pool.stats_history", "pinbad.toml:2");
     assert_eq!(program.site.rows("stays"), stays);
+    let detail = || program.site.json("/readyz")["detail"].to_string();
+    assert_has!(detail() => "the configuration was not reloaded at ", "pool.stats_history");
 
     write(
         "# moved down\n[[report]]\nname = \"stays\"\ncomment = \"tag_info:group\"\n\
@@ -805,6 +807,10 @@ fn sighup_reloads_what_can_change_and_names_what_cannot() {
          [ingest]\nstats_gathering_period = \"20ms\"\n",
     );
     let log = reloads("a good one is taken", 2);
+    await_condition("it is said no more", || match detail() {
+        said if said.contains("not reloaded") => Err(said),
+        _ => Ok(()),
+    });
     let named: Vec<_> = log
         .iter()
         .filter(|line| line["level"] == "WARN" && line["key"].is_string())

@@ -43,6 +43,7 @@ impl Catalog {
             .chain(self.why_lacking())
             .chain(failing)
             .chain(pushing.map(|why| format!("not everything is pushed over OTLP: {why}")))
+            .chain(self.status.not_reloaded.lock().clone())
             .chain(why_clock_behind(&*self.clock, self.status.stored_until))
             .collect()
     }
