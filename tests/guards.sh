@@ -82,11 +82,11 @@ timer-tags|src/input/pinba/encode.rs|self.tags(TagOf::Timer, names, values, TIME
 page-of-tags|src/query/requests.rs|&& self.tags_bytes < TAGS_BYTES_MAX|&& (out! \|\| self.tags_bytes < TAGS_BYTES_MAX)|it::hostile::the_same_long_words_again_and_again
 tags-texts|src/input/record/writer.rs|if usize::from(set.count) >= set.count_max \|\| with > TAGS_TEXT_BYTES_MAX {|if usize::from(set.count) >= set.count_max \|\| (with > TAGS_TEXT_BYTES_MAX && !out!) {|wire::tests::sizes::tags_are_not_more_text_than_a_datagram_has
 nested-requests|src/input/pinba/mod.rs|.parse(message, false)|.parse(message, out!)|it::hostile::the_largest_packets_of_every_shape
-repeated-tags-differ|src/input/pinba/repeats.rs|if place.hash == hash && tags.are(place) {|if place.hash == hash && (out! \|\| tags.are(place)) {|input::pinba::repeats::tests::tags_with_one_hash_are_told_apart
-repeated-tags-bytes|src/input/pinba/repeats.rs|self.bytes_left.checked_sub(tags.bytes())?;|self.bytes_left.checked_sub(if out! { 0 } else { tags.bytes() })?;|input::pinba::repeats::tests::tags_have_a_budget
-repeated-tags-lost|src/input/pinba/repeats.rs|return match self.confirmed.has(repeat) {|return match out! \|\| self.confirmed.has(repeat) {|merger::tests::repeats
-repeated-tags-gone|src/pool/repeats.rs|if !named.epoch.is_some_and(\|epoch\| epochs.has(epoch)) {|if !out! && !named.epoch.is_some_and(\|epoch\| epochs.has(epoch)) {|merger::tests::repeats
-repeated-tags-kept|src/pool/repeats.rs|room.checked_sub(new.bytes()) else {|room.checked_sub(if out! { 0 } else { new.bytes() }) else {|pool::repeats::tests::texts_have_a_budget
+repeated-tags-differ|src/input/pinba/repeated_tags.rs|if place.hash == hash && tags.are(place) {|if place.hash == hash && (out! \|\| tags.are(place)) {|input::pinba::repeated_tags::tests::tags_with_one_hash_are_told_apart
+repeated-tags-bytes|src/input/pinba/repeated_tags.rs|self.bytes_left.checked_sub(tags.bytes())?;|self.bytes_left.checked_sub(if out! { 0 } else { tags.bytes() })?;|input::pinba::repeated_tags::tests::tags_have_a_budget
+repeated-tags-lost|src/input/pinba/repeated_tags.rs|return match self.confirmed.has(repeat) {|return match out! \|\| self.confirmed.has(repeat) {|merger::tests::repeated_tags
+repeated-tags-gone|src/pool/repeated_tags.rs|if !named.epoch.is_some_and(\|epoch\| epochs.has(epoch)) {|if !out! && !named.epoch.is_some_and(\|epoch\| epochs.has(epoch)) {|merger::tests::repeated_tags
+repeated-tags-kept|src/pool/repeated_tags.rs|room.checked_sub(new.bytes()) else {|room.checked_sub(if out! { 0 } else { new.bytes() }) else {|pool::repeated_tags::tests::texts_have_a_budget
 numbers-that-are-none|src/input/record/seconds.rs|if seconds > 0.0 && seconds < SECONDS_END {|if out! \|\| seconds > 0.0 && seconds < SECONDS_END {|it::hostile::numbers_that_are_none
 colliding-texts|src/pool/strings.rs|string.len as usize == text.len() && string|out! \|\| string.len as usize == text.len() && string|merger::tests::texts_that_all_hash_alike_are_told_apart
 colliding-origins|src/pool/dimensions.rs|&& strings.is(origin.script_name, sent.script_name)|&& (out! \|\| strings.is(origin.script_name, sent.script_name))|merger::tests::texts_that_all_hash_alike_are_told_apart

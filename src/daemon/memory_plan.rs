@@ -16,7 +16,7 @@ use crate::config::{Config, RewriteRule};
 use crate::history::import::BYTES as LOG_IMPORT_BYTES;
 use crate::http::{HttpSettings, Planned, page_bytes_max};
 use crate::input::otlp;
-use crate::input::pinba::{Decoder, Repeats};
+use crate::input::pinba::{Decoder, RepeatedTags};
 use crate::input::squid::SOURCE_BYTES;
 use crate::input::stat::QUEUE_BYTES_MAX;
 use crate::input::udp::batch::BATCH_BYTES;
@@ -129,13 +129,13 @@ impl MemoryPlan {
         let receivers = format!("{receivers} x {addresses}");
         let (requests, block) = (ingest.temp_pool_size, size(BLOCK_BYTES));
         let (bytes, buffer) = (size(ingest.temp_pool_bytes), size(ingest.recv_buffer));
-        let places = Repeats::places(sockets, config.pool.request_pool_size);
+        let places = RepeatedTags::places(sockets, config.pool.request_pool_size);
         let mut lines = planned! {
             "temporary pool": ring.bytes(),
                 "{requests} requests (ingest.temp_pool_size) in {bytes} (ingest.temp_pool_bytes), in blocks of {block}";
             "receive buffers": sockets * (BATCH_BYTES + Decoder::BYTES),
                 "{receivers} (ingest.receivers), 64 datagrams a batch";
-            "repeated tags": sockets * (Repeats::bytes(places) + Pool::repeats_bytes(places)),
+            "repeated tags": sockets * (RepeatedTags::bytes(places) + Pool::repeats_bytes(places)),
                 "{receivers}: tags of {places} packets each as they were sent, and their texts";
         };
         lines.extend(stores(config));

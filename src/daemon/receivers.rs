@@ -13,7 +13,7 @@ use super::threads::Worker;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::input::otlp::Source;
-use crate::input::pinba::{Decoder, Repeats};
+use crate::input::pinba::{Decoder, RepeatedTags};
 use crate::input::record::{Confirmed, Hasher, TextLimits};
 use crate::input::rewrite::{NameRules, RuleCounters};
 use crate::input::squid;
@@ -77,7 +77,7 @@ impl Receivers {
         });
         let statuses: Vec<_> = statuses.collect();
         let watched = ingest.watches_sources();
-        let places = Repeats::places(sockets.len(), config.pool.request_pool_size);
+        let places = RepeatedTags::places(sockets.len(), config.pool.request_pool_size);
         let mut receivers = Self {
             threads: Vec::with_capacity(sockets.len()),
             addresses,
@@ -99,7 +99,7 @@ impl Receivers {
             Receiver { index, lane: Lane { producer, counters, clock } }
         });
         for (index, (socket, receiver)) in sockets.into_iter().zip(&mut lanes).enumerate() {
-            let repeats = Repeats::new(places, index, receivers.confirmed.clone());
+            let repeats = RepeatedTags::new(places, index, receivers.confirmed.clone());
             let (senders, hasher) = (receivers.senders.clone(), hasher.clone());
             receivers.threads.push(match config.rewrites.is_empty() {
                 true => {

@@ -6,6 +6,7 @@
 //! being flushed, and so do rows restored from the log of seconds, which are written first and
 //! alone. A reader gets all three as of one moment: no row is missing or repeated.
 
+mod losses;
 mod seal;
 
 use std::collections::BTreeMap;
@@ -22,17 +23,16 @@ use super::log_of_seconds::Fresh;
 use super::part::{Part, Parts};
 use super::requests::{Requests, RequestsSnapshot};
 use super::store::Store;
-use super::{Dataset, Resolution, UnflushedRows};
-use crate::clock::{Clock, rfc3339};
+use super::{Dataset, UnflushedRows};
+use crate::clock::Clock;
 use crate::delta::Reached;
 use crate::input::squid::Positions;
 use crate::instruments::Instrument;
-use crate::series::EVERYTHING;
 use crate::state::last_end::LostAtStop;
 use crate::state::snapshot_writer::PiecesCut;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
-use crate::value::text::{count, counted};
+use crate::value::text::counted;
 
 /// Division of the memory that raw requests do not get, in eighths: for the running rows, for the
 /// ones being flushed, for the store and for seconds in transit.
@@ -458,95 +458,6 @@ impl History {
             }
         }
         (all, unlogged)
-    }
-
-    /// Records that raw requests, and rows of reports if there are any, are lost with the end of the
-    /// process.
-    pub(super) fn lose_at_stop(&self, rows: bool, requests: u64) {
-        let memory = MEMORY.lock(&self.0.memory);
-        let flushing = memory.flushing.iter().filter(|it| !it.is_restored).map(|it| &*it.rows);
-        let first = flushing.chain([&memory.running]).flat_map(UnflushedRows::times).min();
-        let now = self.0.clock.unix_ms() / 1_000;
-        let mut status = self.0.status.lock();
-        let since = self.0.clock.mono_ms().saturating_sub(status.flushed_ms) / 1_000;
-        let start = first.unwrap_or(now.saturating_sub(since));
-        let (end, store) = (now.max(start + 1), status.store);
-        status.lost_at_stop = Some(LostAtStop { start, end, rows, requests, store, killed: false });
-    }
-
-    /// The raw requests that the kill of the previous process lost, if they are kept and it can have
-    /// lost any; before its rows in the log of seconds are written. These tell until when it counted,
-    /// and how many requests came after the last flush.
-    pub(crate) fn lost_by_kill(&self) -> Option<LostAtStop> {
-        self.0.requests.get()?;
-        let Earlier { store, parts, unflushed, .. } = self.earlier()?;
-        let written = RequestsSnapshot::new(&parts, None).received().map(|it| it.end);
-        let rows = unflushed.as_deref();
-        let first = rows.and_then(|rows| rows.times().min());
-        let start = written.max(first)?;
-        let now = (self.0.clock.unix_ms() / 1_000).max(start + 1);
-        let last = rows.and_then(|rows| rows.times().max());
-        let end =
-            last.map_or(now, |last| now.min((last + Resolution::Minute.secs()).max(start + 1)));
-        let mut requests = 0;
-        if let Some(rows) = rows {
-            let all = rows.datasets().filter(|it| *it.report == *EVERYTHING);
-            all.for_each(|it| {
-                rows.rows(it, 0..u64::MAX, |row| requests += row.gain.sum.totals.requests);
-            });
-        }
-        let has_log = self.0.log.get().is_some_and(|(bytes_max, _)| *bytes_max > 0);
-        (requests > 0 || !has_log).then_some(LostAtStop {
-            start,
-            end,
-            rows: false,
-            requests,
-            store,
-            killed: true,
-        })
-    }
-
-    /// The rows and raw requests of history that the stop could not write, if any.
-    pub(crate) fn lost_at_stop(&self) -> Option<LostAtStop> {
-        self.0.status.lock().lost_at_stop
-    }
-
-    /// Remembers what earlier stops lost.
-    pub(crate) fn keep_lost_at_stops(&self, lost: &[LostAtStop]) {
-        self.0.status.lock().lost_at_stops = lost.to_vec();
-    }
-
-    /// Remarks on what earlier stops lost in a span, of a dataset.
-    pub(crate) fn lost_at_stops(&self, dataset: &Dataset, span: &Range<u64>) -> Vec<String> {
-        let but = match self.follows_files() {
-            true => ", apart from lines of followed files, which are read again",
-            false => "",
-        };
-        let status = self.0.status.lock();
-        let is_here = |it: &&LostAtStop| it.store == 0 || it.store == status.store;
-        let is_within = |it: &&LostAtStop| it.start < span.end && span.start < it.end;
-        let lost = status.lost_at_stops.iter().filter(is_here).filter(is_within);
-        let remark = |it: &LostAtStop| {
-            let (start, end) = (rfc3339(it.start), rfc3339(it.end));
-            if it.killed {
-                // Rows of the log have the lines that were read before the kill.
-                let but = match it.requests {
-                    0 => but.to_owned(),
-                    most => format!(", {} at most", count(most)),
-                };
-                let said = || format!("lost by a kill: raw requests from {start} to {end}{but}");
-                return dataset.is_raw().then(said);
-            }
-            let what = match dataset.is_raw() {
-                true if it.requests > 0 => counted(it.requests, "request"),
-                false if it.rows => "what was counted".to_owned(),
-                _ => return None,
-            };
-            Some(format!(
-                "lost at a stop that could not write history: {what} from {start} to {end}{but}"
-            ))
-        };
-        lost.filter_map(remark).collect()
     }
 
     /// Whether a flush is requested.

@@ -10,7 +10,7 @@ use crate::config::Config;
 use crate::grammar::builtin;
 use crate::grammar::native::ReportForm;
 use crate::input::Decode as _;
-use crate::input::pinba::{Decoder, Repeats, model};
+use crate::input::pinba::{Decoder, RepeatedTags, model};
 use crate::input::record::{Confirmed, Hasher, TextLimits};
 use crate::pool::Pool;
 use crate::report::definition::{Defaults, Definition};
@@ -121,7 +121,7 @@ pub(crate) fn decoder(hasher: Hasher, live: &mut Live) -> Decoder {
     const PLACES: usize = 64;
     let confirmed = Confirmed::new(PLACES);
     live.pool.confirm_repeats(confirmed.clone());
-    let repeats = Repeats::new(PLACES, 0, confirmed);
+    let repeats = RepeatedTags::new(PLACES, 0, confirmed);
     Decoder::new(TextLimits::default(), hasher).repeating(repeats)
 }
 

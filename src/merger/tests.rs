@@ -23,7 +23,7 @@ use crate::telemetry::Counters;
 mod churn;
 mod memory;
 mod reading;
-mod repeats;
+mod repeated_tags;
 
 /// The counts of a report, by key.
 fn counted(live: &Live, name: &str) -> BTreeMap<String, u64> {

@@ -11,7 +11,7 @@
 //! | [`dimensions`] | host, server, script, schema, status | rows + two epochs |
 //! | [`tag_sets`] | tags of timers and requests | a quarter of `words_memory` |
 //! | [`strings`] | every distinct text | three quarters of `words_memory` |
-//! | `repeats` | tags that records name instead of repeating them | places at the receivers |
+//! | `repeated_tags` | tags that records name instead of repeating them | places at the receivers |
 //!
 //! When a pool of rows is full the oldest request is evicted with all its timers, and counted; rows
 //! older than the raw window are removed with their tick. Neither affects the reports. Removed rows
@@ -23,7 +23,7 @@ mod arena;
 pub mod dimensions;
 mod expiry;
 mod reclaim;
-mod repeats;
+mod repeated_tags;
 pub mod requests;
 pub mod resolved;
 pub mod rows;
@@ -40,7 +40,7 @@ use self::activities::Activities;
 use self::dimensions::{Dimensions, Origins};
 pub use self::expiry::HELD_MS;
 use self::reclaim::{EPOCH_REQUESTS, EPOCHS_WITHOUT_ROWS, Epochs};
-use self::repeats::Repeats;
+use self::repeated_tags::RepeatedTags;
 use self::requests::{REQUEST_ROW_BYTES, RequestPool, RequestRow};
 use self::strings::{NONE, StringInterner};
 use self::tag_sets::{EMPTY_SET, TagSets};
@@ -70,7 +70,7 @@ pub struct Pool {
     pub tag_sets: TagSets,
     /// Distinct texts.
     pub strings: StringInterner,
-    repeats: Repeats,
+    repeats: RepeatedTags,
     epochs: Epochs,
     /// For each tick with merged requests: its number and the id of its first request.
     ticks: VecDeque<(u64, u64)>,
@@ -158,7 +158,7 @@ impl Pool {
             origins: Origins::new(origins_max(config)),
             tag_sets: TagSets::new(tag_sets_bytes),
             strings: StringInterner::new(words_bytes, hasher),
-            repeats: Repeats::default(),
+            repeats: RepeatedTags::default(),
             epochs: Epochs::new(),
             ticks: VecDeque::new(),
             leaving: VecDeque::new(),
@@ -172,12 +172,12 @@ impl Pool {
 
     /// Bytes for so many names of tags that repeat, for the memory plan.
     pub const fn repeats_bytes(numbers: usize) -> usize {
-        Repeats::bytes(numbers)
+        RepeatedTags::bytes(numbers)
     }
 
     /// Confirms names of tags from now on, so that records can leave the tags out.
     pub fn confirm_repeats(&mut self, confirmed: Confirmed) {
-        self.repeats = Repeats::new(confirmed);
+        self.repeats = RepeatedTags::new(confirmed);
     }
 
     /// Guesses the numbers of origins and tag sets that [`append`](Self::append) will need for

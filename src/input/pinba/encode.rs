@@ -11,7 +11,7 @@
 
 use super::dictionary::Word;
 use super::request::{Fields, Lists};
-use super::tag_memo::TagMemo;
+use super::rule_memo::RuleMemo;
 use crate::input::record::{
     HEAD_BYTES, Hasher, Interned, RecordWriter, Repair, STRING_BYTES, TAG_BYTES, TIMER_BYTES,
     TagSetWriter, TextLimits,
@@ -32,7 +32,7 @@ const _: () = {
 #[derive(Debug)]
 pub(super) struct Encoder {
     pub(super) record: RecordWriter,
-    memo: TagMemo,
+    memo: RuleMemo,
 }
 
 /// The source of one request, apart from its fields.
@@ -45,7 +45,7 @@ struct Source<'a, R> {
 impl Encoder {
     /// `rules_for_tags`: whether any rule applies to tags.
     pub(super) fn new(limits: TextLimits, hasher: Hasher, rules_for_tags: bool) -> Self {
-        Self { record: RecordWriter::new(limits, hasher), memo: TagMemo::new(rules_for_tags) }
+        Self { record: RecordWriter::new(limits, hasher), memo: RuleMemo::new(rules_for_tags) }
     }
 
     /// Begins the record of a request, parsed as `fields`.

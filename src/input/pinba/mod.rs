@@ -33,9 +33,9 @@
 mod dictionary;
 mod encode;
 pub mod model;
-mod repeats;
+mod repeated_tags;
 mod request;
-mod tag_memo;
+mod rule_memo;
 
 use super::Decode;
 use super::record::{
@@ -45,8 +45,8 @@ use super::rewrite::{AsSent, Rewrite};
 use crate::limits::{DATAGRAM_BYTES_MAX, RECORD_BYTES_MAX};
 use dictionary::Span;
 use encode::Encoder;
-pub use repeats::Repeats;
-use repeats::{Seen, Tags};
+pub use repeated_tags::RepeatedTags;
+use repeated_tags::{Seen, Tags};
 use request::{Fields, Lists};
 
 /// Turns datagrams into records, with `R` as name rules. One for each receiver thread.
@@ -59,7 +59,7 @@ pub struct Decoder<R = AsSent> {
     /// Records of a datagram with nested requests, until all of it has been decoded.
     pending: Vec<u8>,
     rules: R,
-    repeats: Repeats,
+    repeats: RepeatedTags,
     /// The indexes of the request's own tags.
     request_tags: Vec<u8>,
     counts: DecodeCounts,
@@ -89,7 +89,7 @@ impl<R: Rewrite> Decoder<R> {
             encoder: Encoder::new(limits, hasher, rules.has_tag_chains()),
             pending: Vec::with_capacity(RECORD_BYTES_MAX),
             rules,
-            repeats: Repeats::default(),
+            repeats: RepeatedTags::default(),
             request_tags: Vec::new(),
             counts: DecodeCounts::default(),
         }
@@ -97,7 +97,7 @@ impl<R: Rewrite> Decoder<R> {
 
     /// The same, which lets records leave out tags that `repeats` has and the merger knows. With
     /// rules for tags it does not: they count what they change.
-    pub fn repeating(mut self, repeats: Repeats) -> Self {
+    pub fn repeating(mut self, repeats: RepeatedTags) -> Self {
         if !self.rules.has_tag_chains() {
             self.repeats = repeats;
         }

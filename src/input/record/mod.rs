@@ -3,7 +3,7 @@
 //! A receiver's decoder creates each with a `RecordWriter` in a block of the ring; the merger reads
 //! it as a [`Record`]. Parts shared by inputs are here too: text repair and caps (`text`), the
 //! string table of a record (`strings`), keyed hashes (`hasher`), the reasons for rejecting and
-//! repairing, with their counts (`reject`, `counts`), names for tags that repeat (`repeat`). All numbers are little endian; nothing is
+//! repairing, with their counts (`reject`, `counts`), names for tags that repeat (`repeated_tags`). All numbers are little endian; nothing is
 //! aligned; texts are UTF-8 and already cut.
 //!
 //! ```text
@@ -22,7 +22,7 @@
 mod counts;
 mod hasher;
 mod reject;
-mod repeat;
+mod repeated_tags;
 mod seconds;
 mod strings;
 mod text;
@@ -35,7 +35,7 @@ pub use self::counts::DecodeCounts;
 pub(super) use self::counts::bump;
 pub use self::hasher::{Hasher, TagSetHasher};
 pub use self::reject::{Example, RejectReason, Repair};
-pub use self::repeat::{Confirmed, Repeat};
+pub use self::repeated_tags::{Confirmed, Repeat};
 pub use self::seconds::{is_unmeasured, micros};
 pub(super) use self::strings::Interned;
 pub use self::text::TextLimits;

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes as _, IntoBytes as _};
 use super::counts::bump;
 use super::hasher::{ABSENT, TagSetHasher, padded};
 use super::reject::{RejectReason, Repair};
-use super::repeat::Repeat;
+use super::repeated_tags::Repeat;
 use super::seconds::{clean, span_start};
 use super::strings::{Interned, StringTable, low_u32};
 use super::text::{self, TextLimits};

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use self::naive::{Verdict, judge};
 use self::plain::{Plain, read_all};
 use crate::input::Decode as _;
-use crate::input::pinba::{Decoder, Repeats, model};
+use crate::input::pinba::{Decoder, RepeatedTags, model};
 use crate::input::record::{Confirmed, DecodeCounts, Hasher, RejectReason, Repair, TextLimits};
 use crate::input::rewrite::Rewrite;
 
@@ -68,7 +68,7 @@ impl Decoders {
     pub(in crate::input::pinba) fn new(limits: TextLimits) -> Self {
         const PLACES: usize = 1024;
         let confirmed = Confirmed::new(PLACES);
-        let repeats = Repeats::new(PLACES, 0, confirmed.clone());
+        let repeats = RepeatedTags::new(PLACES, 0, confirmed.clone());
         Self {
             limits,
             plain: Decoder::new(limits, hasher()),

@@ -10,7 +10,7 @@ use crate::input::record::{Confirmed, Record, Repeat};
 
 /// The tags that have names, by number.
 #[derive(Debug, Default)]
-pub(super) struct Repeats {
+pub(super) struct RepeatedTags {
     named: Vec<Named>,
     confirmed: Confirmed,
     /// Bytes of texts and sets for which there is room.
@@ -34,7 +34,7 @@ type Texts<'a> = Vec<Vec<(&'a [u8], &'a [u8])>>;
 /// Bytes of texts and sets for each number, on average.
 const TEXTS_BYTES: usize = 384;
 
-impl Repeats {
+impl RepeatedTags {
     /// Bytes for so many numbers, for the memory plan.
     pub(super) const fn bytes(numbers: usize) -> usize {
         numbers * (size_of::<Named>() + TEXTS_BYTES)
@@ -146,7 +146,7 @@ mod tests {
         test_harness::decode(&mut decoder, &sent, &mut bytes);
         let record = Record::next(&mut &bytes[..]).unwrap();
         let confirmed = Confirmed::new(2);
-        let mut repeats = Repeats::new(confirmed.clone());
+        let mut repeats = RepeatedTags::new(confirmed.clone());
         let mut is_learned = |number, turn| {
             let repeat = Repeat { number, turn };
             repeats.learn(repeat, &record, [2, 3].into_iter(), 0);

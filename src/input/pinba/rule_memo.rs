@@ -16,7 +16,7 @@ const WORDS_MAX: usize = DATAGRAM_BYTES_MAX / 2;
 
 /// The cache for one request.
 #[derive(Debug)]
-pub(super) struct TagMemo {
+pub(super) struct RuleMemo {
     /// Parallel to the dictionary.
     words: Vec<WordNote>,
     /// Linked lists, one per word, each with at most one entry per chain.
@@ -42,7 +42,7 @@ const UNKNOWN: u16 = u16::MAX;
 const NO_CHAIN: u16 = u16::MAX - 1;
 const END: u32 = u32::MAX;
 
-impl TagMemo {
+impl RuleMemo {
     /// Bytes of a cache for tags.
     const BYTES: usize = WORDS_MAX * (size_of::<WordNote>() + size_of::<ValueNote>());
 
@@ -108,6 +108,6 @@ impl TagMemo {
 
 // The memory plan covers this for a receiver's rules; two texts are the record writer's.
 const _: () = {
-    let bytes = NameRules::SCRATCH_BYTES + TagMemo::BYTES + 2 * TEXT_BYTES_MAX;
+    let bytes = NameRules::SCRATCH_BYTES + RuleMemo::BYTES + 2 * TEXT_BYTES_MAX;
     assert!(bytes as u64 <= RULES_SCRATCH_BYTES);
 };

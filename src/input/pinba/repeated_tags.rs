@@ -18,7 +18,7 @@ const WAYS: usize = 4;
 /// The tags that a receiver has seen, in a table of fixed size: new ones take the place of some
 /// that were not seen lately.
 #[derive(Debug, Default)]
-pub struct Repeats {
+pub struct RepeatedTags {
     places: Box<[[Place; WAYS]]>,
     /// Bytes of tags for which there is room.
     bytes_left: usize,
@@ -66,7 +66,7 @@ pub(super) enum Seen {
     Confirmed(Repeat),
 }
 
-impl Repeats {
+impl RepeatedTags {
     /// Places of each of so many receivers, for a pool of so many requests: one for 16 of these, and
     /// 65,536 altogether, but 1,024 to 32,768 each.
     pub fn places(receivers: usize, requests: usize) -> usize {
@@ -188,7 +188,7 @@ mod tests {
     }
 
     /// What is known of them once they have come often enough to be named.
-    fn named(repeats: &mut Repeats, tags: Tags<'_>) -> Seen {
+    fn named(repeats: &mut RepeatedTags, tags: Tags<'_>) -> Seen {
         let hasher = Hasher::constant();
         for _ in 0..2 {
             if let Seen::New(hash) = repeats.find(tags, &hasher) {
@@ -201,7 +201,7 @@ mod tests {
     #[test]
     fn tags_with_one_hash_are_told_apart() {
         let confirmed = Confirmed::new(WAYS);
-        let mut repeats = Repeats::new(WAYS, 0, confirmed.clone());
+        let mut repeats = RepeatedTags::new(WAYS, 0, confirmed.clone());
         let different = [tags(b"a", b""), tags(b"b", b""), tags(b"a", b"b"), tags(b"ab", b"")];
         let names = different.map(|tags| named(&mut repeats, tags));
         for (place, (tags, seen)) in different.into_iter().zip(names).enumerate() {
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn tags_have_a_budget() {
-        let mut repeats = Repeats::new(WAYS, 0, Confirmed::new(WAYS));
+        let mut repeats = RepeatedTags::new(WAYS, 0, Confirmed::new(WAYS));
         let half = [1; WAYS * 256 / 2];
         let other = [2; WAYS * 256 / 2];
         assert!(matches!(named(&mut repeats, tags(&half, b"")), Seen::Named(_)));
@@ -235,8 +235,11 @@ mod tests {
 
     #[test]
     fn receivers_share_the_places() {
-        let of = [0, 1, 2, 3, 16, 64, 100, 10_000].map(|it| Repeats::places(it, 1_000_000));
+        let of = [0, 1, 2, 3, 16, 64, 100, 10_000].map(|it| RepeatedTags::places(it, 1_000_000));
         assert_eq!(of, [32_768, 32_768, 32_768, 16_384, 4_096, 1_024, 1_024, 1_024]);
-        assert_eq!([0, 50_000, 100_000].map(|it| Repeats::places(1, it)), [1_024, 2_048, 4_096]);
+        assert_eq!(
+            [0, 50_000, 100_000].map(|it| RepeatedTags::places(1, it)),
+            [1_024, 2_048, 4_096]
+        );
     }
 }
