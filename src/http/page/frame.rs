@@ -162,6 +162,13 @@ pub(super) fn hidden_fields<'a>(params: impl Iterator<Item = (&'a str, &'a str)>
     html! { @for (name, value) in params { input type="hidden" name=(name) value=(value); } }
 }
 
+/// The part of its window in which a live table has data, in words.
+pub(super) fn last(answer: &ReportAnswer) -> String {
+    let (covered, window) = (answer.covered_seconds, answer.window_seconds as u64);
+    let is_whole = covered == 0 || covered + window / 100 >= window;
+    format!("last {}", formatting::lasting(if is_whole { window } else { covered }))
+}
+
 /// The time span of the data of a live table, in words; empty for a table without one. Rates are over
 /// it, as in Pinba's tables.
 pub(super) fn span_of(source: &Catalog, name: &str, answer: &ReportAnswer) -> String {
@@ -169,18 +176,16 @@ pub(super) fn span_of(source: &Catalog, name: &str, answer: &ReportAnswer) -> St
         return String::new();
     }
     let covered = answer.covered_seconds;
-    let window = answer.window_seconds as u64;
-    let is_whole = covered == 0 || covered + window / 100 >= window;
-    let [secs, window] = [covered, window].map(formatting::lasting);
+    let window = formatting::lasting(answer.window_seconds as u64);
     let begin = (answer.as_of_ms / 1_000).saturating_sub(covered);
     let is_refilled = source.refilled_in(name).is_some_and(|[filled, _]| filled.contains(&begin));
-    let mut about = match (is_whole, is_refilled) {
-        (true, _) => format!("last {window}"),
-        (_, true) => {
-            format!("last {secs}, since the first minute from history in the {window} window")
-        }
-        _ => format!("last {secs}, since the first request of the {window} window"),
-    };
+    let mut about = last(answer);
+    if about != format!("last {window}") {
+        about += &match is_refilled {
+            true => format!(", since the first minute from history in the {window} window"),
+            false => format!(", since the first request of the {window} window"),
+        };
+    }
     // Both are rounded down.
     if covered > source.up_secs() + 1 {
         about += ", with the time that pinbad was down, which rates are over too";
