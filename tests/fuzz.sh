@@ -95,8 +95,10 @@ for target in "${targets[@]}"; do
     echo "fuzz $target: $runs runs in $used s of processor time, $coverage, $(find "$kept" -type f | wc -l) inputs kept, $total runs in all"
     if [ $code != 0 ]; then
         found=1
-        grep -v '^#' "$log" | tail -n 60
-        echo "FOUND by $target: what broke it is in $broken"
+        # Last comes what broke it: libFuzzer's own lines tell the bytes of a short input. A stack that is full ends the
+        # program without them, and the seed finds the way there again.
+        grep -Ev '^#|NEW_FUNC' "$log" | tail -n 60
+        echo "FOUND by $target (exit code $code, $(grep -o 'Seed: [0-9]*' "$log")): what broke it is in $broken, if anything"
     fi
 done
 sum=$(cat "$CARGO_TARGET_DIR"/fuzz/runs/* | awk '{ sum += $1 } END { print sum }')

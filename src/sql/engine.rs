@@ -27,8 +27,9 @@ use super::snapshot::Snapshot;
 use super::tables;
 use crate::query::catalog::Catalog;
 
-/// Stack of the engine's threads, in bytes; used only as far as statements need it.
-const STACK: usize = 8 << 20;
+/// Stack of the engine's threads, in bytes; used only as far as statements need it. A debug build
+/// writes the names of a hundred operators in each other with 16 MiB.
+pub(super) const STACK: usize = 64 << 20;
 
 /// Bytes read ahead of a merge of sorted inputs.
 const READ_AHEAD: usize = 4 << 20;
@@ -87,7 +88,7 @@ impl Engine {
             .worker_threads(limits.threads)
             .thread_name("sql")
             .on_thread_start(run_plan::give_way)
-            // A statement may be as deep as `limits::nesting` allows.
+            // A statement may be as deep as `limits::operators` allows.
             .thread_stack_size(STACK)
             .enable_time()
             .build()?;

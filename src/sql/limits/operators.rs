@@ -22,6 +22,14 @@ const NESTING_MAX: usize = 100;
 /// Selects, joins and cases in one statement.
 const TABLES_MAX: usize = 120;
 
+/// Work on selects that lie in each other, where one that others surround `n` deep takes
+/// [`SELECT_GROWTH`] to the power of `n`: eight in each other, or 120 four deep, planned in a second.
+/// Each of DataFusion's passes over a plan walks what is below a sub-query again for itself.
+const SELECT_WORK_MAX: usize = 10_000;
+
+/// How many times longer a select takes that is one level deeper.
+const SELECT_GROWTH: usize = 3;
+
 /// Parts of a name.
 const NAME_PARTS_MAX: usize = 3;
 
@@ -33,6 +41,9 @@ const OPERATORS: &str = "AND OR XOR NOT DIV MOD LIKE ILIKE RLIKE REGEXP SIMILAR 
 const BETWEEN_EXPRESSIONS: &str =
     "SELECT FROM WHERE GROUP ORDER HAVING ON LIMIT UNION AS AND OR WHEN THEN ELSE";
 
+/// Words that make parentheses a level of selects.
+const SELECTS: &str = "WITH SELECT VALUES";
+
 /// Words that make a plan larger.
 const TABLES: &str = "SELECT JOIN UNION EXCEPT INTERSECT MINUS STRAIGHT_JOIN CASE";
 
@@ -41,7 +52,9 @@ const TABLES: &str = "SELECT JOIN UNION EXCEPT INTERSECT MINUS STRAIGHT_JOIN CAS
 /// # Errors
 /// [`SqlError::parse`].
 pub(in crate::sql) fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
-    let (mut operators, mut tables, mut depth) = (0, 0, 0_usize);
+    let (mut operators, mut tables, mut select_work) = (0, 0, 0_usize);
+    // Whether a level of parentheses has a select of its own; the first is outside of all.
+    let mut levels = vec![false];
     let mut chained = Chained::default();
     for (at, token) in tokens.iter().enumerate() {
         let is_operator = is_operator(&token.token);
@@ -49,14 +62,14 @@ pub(in crate::sql) fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
         chained.count(&token.token, is_operator)?;
         match &token.token {
             Token::LParen => {
-                depth += 1;
-                if depth > NESTING_MAX {
+                levels.push(false);
+                if levels.len() > NESTING_MAX + 1 {
                     return Err(SqlError::parse(format!(
                         "the statement is nested more than {NESTING_MAX} deep"
                     )));
                 }
             }
-            Token::RParen => depth = depth.saturating_sub(1),
+            Token::RParen => _ = levels.pop(),
             Token::SemiColon => {
                 return Err(SqlError::parse(
                     "one statement at a time is answered here; there is something after the ';'",
@@ -71,13 +84,28 @@ pub(in crate::sql) fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
                     )));
                 }
             }
-            word => tables += usize::from(is_word(word, TABLES)),
+            word => {
+                tables += usize::from(is_word(word, TABLES));
+                if let (true, Some((own, around))) =
+                    (is_word(word, SELECTS), levels.split_last_mut())
+                {
+                    let around = around.iter().filter(|has_select| **has_select);
+                    let work = around.fold(1_usize, |work, _| work.saturating_mul(SELECT_GROWTH));
+                    select_work = work.saturating_add(select_work);
+                    *own = true;
+                }
+            }
         }
     }
     if operators > OPERATORS_MAX {
         return Err(SqlError::parse(format!(
             "the statement has {operators} operators, at most {OPERATORS_MAX} are accepted; for many values use IN (...)"
         )));
+    }
+    if select_work > SELECT_WORK_MAX {
+        return Err(SqlError::parse(
+            "the selects of the statement lie too deep in each other: at most 8 are accepted, fewer where a level has several",
+        ));
     }
     if tables > TABLES_MAX {
         return Err(SqlError::parse(format!(
@@ -180,6 +208,40 @@ mod tests {
             (format!("SELECT {}", vec!["a = b"; 1000].join(" AND ")), true),
             (format!("SELECT a IN ({})", vec!["a = b"; 1000].join(", ")), true),
             (format!("SELECT {half} + end + {half} FROM (SELECT 1 AS end) t"), false),
+        ] {
+            assert_eq!(accepts(&text), is_accepted, "{text}");
+        }
+    }
+
+    #[test]
+    fn selects_in_each_other_are_few() {
+        let accepts = |text: &str| check(&tokens(text, Mode::default()).unwrap()).is_ok();
+        let nested = |before: &str, often: usize, after: &str| {
+            format!("SELECT {}1{}", before.repeat(often), after.repeat(often))
+        };
+        let side_by_side = |often: usize| vec!["(SELECT 1)"; often].join(" + ");
+        for (before, after) in [
+            ("(SELECT ", ")"),
+            ("1 IN ((SELECT ", "))"),
+            ("EXISTS (VALUES (", "))"),
+            ("1 FROM (WITH x AS (SELECT 2) SELECT ", ")"),
+        ] {
+            assert!(accepts(&nested(before, 6, after)), "{before}");
+            assert!(!accepts(&nested(before, 9, after)), "{before}");
+        }
+        let with = |often: usize| {
+            let (before, after) = ("WITH x AS (".repeat(often), ") SELECT 1".repeat(often));
+            format!("{before}SELECT 1{after}")
+        };
+        for (text, is_accepted) in [
+            (nested("(SELECT ", 8, ")"), true),
+            (with(6), true),
+            (with(9), false),
+            (nested("(SELECT ", 3, &format!(" + {})", side_by_side(30))), true),
+            (nested("(SELECT ", 7, &format!(" + {})", side_by_side(10))), false),
+            (format!("SELECT {}", side_by_side(99)), true),
+            (nested("(", 99, ")"), true),
+            (nested("(", 101, ")"), false),
         ] {
             assert_eq!(accepts(&text), is_accepted, "{text}");
         }

@@ -11,14 +11,22 @@ use std::time::{Duration, Instant};
 use super::dialect::context::Context;
 use super::dialect::lex::{self, Mode};
 use super::dialect::rewrite::rewrite;
-use super::engine::Engine;
+use super::engine::{Engine, STACK};
 use super::session::{Literal, Session};
 use super::settings::SqlSettings;
 use super::statement::{self, Parsed, Statement};
 
-/// Splits a text into statements, reads each of them and rewrites the queries. Returns how many
-/// could be planned.
+/// Splits a text into statements, reads each of them and rewrites the queries, on a thread like the
+/// engine's. Returns how many could be planned.
 pub(crate) fn fuzz_text(text: &str) -> usize {
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(STACK);
+        let read = thread.spawn_scoped(scope, || read_and_rewrite(text)).expect("a thread");
+        read.join().expect("no statement makes it panic")
+    })
+}
+
+fn read_and_rewrite(text: &str) -> usize {
     static SETTINGS: LazyLock<SqlSettings> = LazyLock::new(SqlSettings::default);
 
     let session = Session::new(1, "fuzz@localhost", false);
