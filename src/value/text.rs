@@ -128,9 +128,11 @@ const SIZES: &[(f64, &str)] = &[
     (1_125_899_906_842_624.0, "PiB"),
 ];
 
-/// Numbers from here on get a larger unit, whatever is next to them; of hours as in [`secs`].
+/// Numbers from here on are too long for their unit; of hours as in [`secs`].
 const MANY: f64 = 99_999.5;
 const MANY_HOURS: f64 = 48.0;
+/// The least that a median may be in a unit that a larger number asks for: it keeps three digits.
+const FEW: f64 = 0.001;
 
 impl Scale {
     /// The scale for these numbers of seconds.
@@ -144,7 +146,8 @@ impl Scale {
         Self::fit(SIZES, numbers, SIZES.len() - 1)
     }
 
-    /// The unit for the median. `last`: the largest one, unless the median would be too long in it.
+    /// The unit for the median, or a larger one where the largest number is too long in it. `last`:
+    /// the largest one, unless the median would be too long in that.
     fn fit(
         units: &'static [(f64, &'static str)],
         numbers: impl IntoIterator<Item = f64>,
@@ -154,31 +157,27 @@ impl Scale {
         let mut known: Vec<f64> = numbers.filter(|it| it.is_finite() && *it > 0.0).collect();
         known.sort_by(f64::total_cmp);
         let middle = known.get(known.len() / 2).copied().unwrap_or(0.0);
-        let at = units[..=last].iter().rposition(|(size, _)| middle >= size * 0.9995);
-        Self { units, at: at.unwrap_or(0) }.with_room(middle)
-    }
-
-    /// The first scale from this one on in which a number is not too long.
-    fn with_room(self, number: f64) -> Self {
-        let has_room = |at: &usize| {
-            let (size, name) = self.units[*at];
-            number.abs() / size < if name == "h" { MANY_HOURS } else { MANY }
+        let most = known.last().copied().unwrap_or(0.0);
+        let at = units[..=last].iter().rposition(|(size, _)| middle >= size * 0.9995).unwrap_or(0);
+        let is_too_long = |at: usize, number: f64| {
+            let (size, name) = units[at];
+            number / size >= if name == "h" { MANY_HOURS } else { MANY }
         };
-        let at = (self.at..self.units.len()).find(has_room);
-        Self { at: at.unwrap_or(self.units.len() - 1), ..self }
+        let is_fit = |at: &usize| {
+            let larger = units.get(at + 1);
+            let is_small = larger.is_none_or(|it| *at >= last || middle < it.0 * FEW);
+            !is_too_long(*at, middle) && (is_small || !is_too_long(*at, most))
+        };
+        Self { units, at: (at..units.len()).find(is_fit).unwrap_or(units.len() - 1) }
     }
 
-    /// Formats a number of seconds or bytes; if it is too long, in a larger unit than the others, and
-    /// whole bytes as such.
+    /// Formats a number of seconds or bytes.
     pub(crate) fn text(self, of_base: f64) -> String {
-        let Self { units, at } = self.with_room(of_base);
-        let is_of_bytes = units == SIZES && of_base.abs() < 1_023.5;
-        let at = if is_of_bytes { 0 } else { at };
-        let (size, name) = units[at];
+        let (size, name) = self.units[self.at];
         match of_base {
             number if !number.is_finite() => UNKNOWN.to_owned(),
             0.0 => "0".to_owned(),
-            number if at == 0 => format!("{} {name}", grouped((number / size).round())),
+            number if self.at == 0 => format!("{} {name}", grouped((number / size).round())),
             number => format!("{} {name}", self::number(number / size)),
         }
     }
@@ -452,12 +451,21 @@ mod tests {
         assert_eq!(shown(&[150_000.0, 40_000.0]), "41.7 h, 11.1 h");
         assert_eq!(shown(&[2_592_000.0, 43_200.0]), "30.0 d, 0.500 d");
         assert_eq!(shown(&[f64::NAN]), "\u{2013}");
-        // One that is too long says so in a unit of its own.
+        // Of all of them, also where some are long in it.
+        assert_eq!(
+            shown(&[103.0, 0.09, 90.0, 0.05, 0.04]),
+            "103 s, 0.0900 s, 90.0 s, 0.0500 s, 0.0400 s"
+        );
         assert_eq!(
             shown(&[0.07, 1e6, 0.06, 101.0, 0.05]),
-            "70.0 ms, 11.6 d, 60.0 ms, 101 s, 50.0 ms"
+            "0.0700 s, 1,000,000 s, 0.0600 s, 101 s, 0.0500 s"
         );
+        assert_eq!(shown(&[0.000_4, 0.000_5, 1.0]), "0.400 ms, 0.500 ms, 1,000 ms");
+        assert_eq!(shown(&[0.000_4, 0.000_5, 200.0]), "0.400 ms, 0.500 ms, 200,000 ms");
         let unit = Scale::of_bytes([2048.0, 5e6, 17.0]);
-        assert_eq!([2048.0, 5e6, 17.0].map(|it| unit.text(it)), ["2.00 KiB", "4,883 KiB", "17 B"]);
+        assert_eq!(
+            [2048.0, 5e6, 17.0].map(|it| unit.text(it)),
+            ["2.00 KiB", "4,883 KiB", "0.0166 KiB"]
+        );
     }
 }
