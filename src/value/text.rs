@@ -256,6 +256,15 @@ pub(crate) fn change(part: f64) -> String {
     }
 }
 
+/// Formats the difference of two percentages: `+1.5 points`.
+pub(crate) fn points(difference: f64) -> String {
+    let size = difference.abs();
+    match size >= 0.05 {
+        true => format!("{}{size:.1} points", if difference < 0.0 { MINUS } else { '+' }),
+        false => "0 points".to_owned(),
+    }
+}
+
 /// Formats an approximate number of seconds: `21 s`, `15 min`.
 pub(crate) fn roughly(secs: f64) -> String {
     match secs {
@@ -407,6 +416,8 @@ mod tests {
             "\u{2013}",
         ];
         assert_eq!(changes.map(change), shown);
+        let shown = ["+1.5 points", "\u{2212}12.0 points", "0 points"];
+        assert_eq!([1.5, -12.04, 0.04].map(points), shown);
     }
 
     #[test]

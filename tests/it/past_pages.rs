@@ -242,6 +242,10 @@ fn what_changed_is_shown_and_what_is_lacking_is_said() {
     let overview = page(site, &format!("/?{span}"));
     assert!(overview.contains(">what got slower</a>"));
     assert!(overview.contains("below each number its change"));
+    let cpu = overview.split("<dt>CPU</dt>").nth(1).unwrap().split("</dd>").next().unwrap();
+    assert_has!(cpu => "cores busy</small> <small class=\"change\"", " %</small>");
+    // Of a share, the difference.
+    assert_has!(overview => " points</small>");
     let alone = page(site, &format!("/?from={from}&to={}&compare=-1w", from + 7_200));
     assert_lacks!(alone => "below each number its change");
     let shown = rows(overview.split("id=\"top-report_by_script_name\"").nth(1).unwrap(), 1);

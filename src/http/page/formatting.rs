@@ -9,7 +9,8 @@ use maud::{Markup, Render, html};
 use crate::value::Value;
 pub(super) use crate::value::text::{
     EMPTY, MINUS, Scale, UNKNOWN, bytes, change, count, counted, lasting, mebibytes, micros,
-    name_or_empty, number, percent, roughly, roughly_many, secs, short, visible, with_two_digits,
+    name_or_empty, number, percent, points, roughly, roughly_many, secs, short, visible,
+    with_two_digits,
 };
 
 /// A text from a packet as a form field shows and accepts it: a field left empty means "not given",

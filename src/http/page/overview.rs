@@ -13,7 +13,7 @@ use super::alerts;
 use super::formatting::{self, visible};
 use super::frame;
 use super::history::{self, Counted, History};
-use super::ranking::Ranking;
+use super::ranking::{Ranking, changed};
 use super::releases;
 use super::render::View;
 use super::table::{Head, table};
@@ -122,16 +122,18 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 /// All requests in a few numbers.
 fn numbers(all: &Ranking, source: &Catalog, time: &Time) -> Markup {
     let columns = all.columns_named("req_per_sec req_time_median p95 p99 error_count");
-    let cpu = ["ru_utime_per_sec", "ru_stime_per_sec"];
-    let cpu = cpu.map(|column| (!all.table().is_empty()).then(|| all.number(column, 0)).flatten());
-    let cores = cpu[0].zip(cpu[1]).map(|(user, system)| user + system);
+    let cpu = |of: [&str; 2]| of.into_iter().map(|it| all.number(it, 0)).sum::<Option<f64>>();
+    let is_there = !all.table().is_empty();
+    let cores = is_there.then(|| cpu(["ru_utime_per_sec", "ru_stime_per_sec"])).flatten();
+    let before = ["ru_utime_per_sec_before", "ru_stime_per_sec_before"];
+    let before = cores.and_then(|_| cpu(before)).filter(|it| *it > 0.0);
     let lost = source.status().get("lost").and_then(Json::as_u64).unwrap_or(0);
     html! {
         p.over { "All requests, " (all.about) }
         dl.facts {
-            @if !all.table().is_empty() { @for column in &columns { (all.fact(column, 0)) } }
+            @if is_there { @for column in &columns { (all.fact(column, 0)) } }
             @if let Some(cores) = cores {
-                div title="CPU of PHP, user and system, on average" { dt { "CPU" } dd.big { (formatting::number(cores)) " " small { @if cores == 1.0 { "core busy" } @else { "cores busy" } } } }
+                div title="CPU of PHP, user and system, on average" { dt { "CPU" } dd.big { (formatting::number(cores)) " " small { @if cores == 1.0 { "core busy" } @else { "cores busy" } } @if let Some(before) = before { " " (changed(&formatting::change(cores / before - 1.0))) } } }
             }
             @if !time.whose.is_fleet() {
                 div title="Packets and requests lost so far" {

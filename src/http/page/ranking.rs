@@ -76,6 +76,11 @@ pub(super) fn remarks(remarks: &[String], time: &Time) -> Markup {
     }
 }
 
+/// The change of a number, behind it.
+pub(super) fn changed(change: &str) -> Markup {
+    html! { small.change title="change against before" { (change) } }
+}
+
 impl Ranking {
     /// Reads a report in the columns that all reports have.
     pub(super) fn read(view: &View<'_>, name: &str) -> Result<Self, Problem> {
@@ -449,7 +454,11 @@ impl Ranking {
                 (how.text_in(column.scale, number))
                 @if how == Show::Errors && number > 0.0 { " " small { (formatting::percent(100.0 * self.failing(row))) } }
                 @if let Some(change) = self.change(column, row) {
-                    " " small.change title="change against before" { (formatting::change(change)) }
+                    @let before = self.number(&format!("{}_before", column.name), row);
+                    " " (match before.filter(|_| how == Show::Share) {
+                        Some(before) => changed(&formatting::points(number - before)),
+                        None => changed(&formatting::change(change)),
+                    })
                 }
             },
         }
