@@ -92,6 +92,15 @@ pub struct OfSpan {
     pub percentile_error: Option<f64>,
 }
 
+/// Largest relative difference in counted time for sums to be comparable.
+const LONGER: f64 = 0.02;
+
+/// Whether two spans were counted for about equally long, so that their sums are comparable.
+pub(crate) fn has_sums(covered_secs: [u64; 2]) -> bool {
+    let [first, second] = covered_secs;
+    first.abs_diff(second) as f64 <= LONGER * first.max(second) as f64
+}
+
 /// Adds remarks that are not there yet: of a file that cannot be read, neither the rows nor how long
 /// they were counted is known.
 pub(crate) fn add_new(remarks: &mut Vec<String>, more: &[String]) {

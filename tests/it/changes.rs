@@ -54,6 +54,26 @@ fn a_new_daemon_says_from_when_on_it_can_compare() {
 }
 
 #[test]
+fn there_is_no_percentage_of_a_sum_over_a_part_of_a_span() {
+    // Of the first minute, 40 seconds are counted.
+    let (here, clock, _dir) = Here::with_own_history(START_SECS + 20, &[]);
+    for _ in 0..2 {
+        minute(&here, &clock, &[("/a", 1, 0.25)]);
+    }
+    let found = await_until(
+        "both minutes are counted",
+        || here.site.json("/api/v1/changes?from=-1m&compare=span"),
+        |it| it["covered_seconds"] == 60 && it["covered_seconds_before"] != 0,
+    );
+    let said = " of the span before were counted, and 60 s of the other: ";
+    assert_has!(found["partial"].to_string() => said);
+    let page = here.site.get("/changes?from=-1m&compare=span").body;
+    assert_has!(page => said, ">/a</bdi>");
+    assert_lacks!(page => " % of ");
+    here.stop();
+}
+
+#[test]
 fn a_change_is_told_apart_by_its_keys() {
     let (here, clock, _dir) = Here::with_own_history(START_SECS, &[]);
     let site = &here.site;
@@ -128,9 +148,12 @@ fn a_change_is_told_apart_by_its_keys() {
         assert_eq!(page.status, status, "{query}");
     }
     let page = site.get(&format!("/changes?{span}")).body;
-    for part in
-        ["+2.38 s", "\u{2212}125 ms", "report_by_script_name/row?script_name=%2Fa&amp;from="]
-    {
+    for part in [
+        "+2.38 s",
+        "+211 % of ",
+        "\u{2212}125 ms",
+        "report_by_script_name/row?script_name=%2Fa&amp;from=",
+    ] {
         assert!(page.contains(part), "{part}: {page}");
     }
     // Without a span the present is compared; a link to a page that cannot compare leaves that out.

@@ -14,6 +14,7 @@ use super::table::{Head, bar, table};
 use crate::http::api::changes::Query;
 use crate::http::error::Problem;
 use crate::http::params::Params;
+use crate::query::answer::has_sums;
 use crate::query::attribution::{Attribution, Change, MEASURES};
 use crate::query::error::QueryError;
 use crate::value::{Column, ColumnType, Unit};
@@ -175,7 +176,8 @@ impl Amount {
 /// Renders the total change in a few numbers, and the change of each key.
 fn shown(view: &View<'_>, query: &Query, found: &Attribution) -> Markup {
     let (all, amount) = (&found.all, Amount { unit: query.measure.unit, scale: None });
-    let part = (all.before > 0).then(|| all.change() as f64 / all.before as f64);
+    let part = (all.before > 0 && has_sums(found.covered_secs))
+        .then(|| all.change() as f64 / all.before as f64);
     let parts =
         [("Calls", all.calls), ("Per call", all.slower), ("New", all.new), ("Gone", all.gone)];
     html! {
@@ -232,13 +234,8 @@ fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> 
     let numbers = numbers.map(|(title, hint)| Head::number(title).hint(hint));
     let heads = keys.iter().map(|key| Head::text(visible(&key.name)));
     let heads = heads.chain(keys.is_empty().then(|| Head::text("What"))).chain(numbers);
-    let [first, second] = found.covered_secs;
     let caption = html! {
         (visible(&query.report)) ", " (view.time.words(&spans[1])) ", compared with " (view.time.words(&spans[0]))
-        // A few seconds are not worth a word.
-        @if first.abs_diff(second) * 50 > first.max(second) {
-            ", of which " (formatting::lasting(first)) " were counted: scaled to " (formatting::lasting(first.min(second)))
-        }
     };
     table("Changes", caption, heads, rows, "Nothing was counted in both spans.")
 }

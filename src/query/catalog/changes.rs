@@ -1,13 +1,13 @@
 //! Changes between two spans: compares two readings of a report, both from history.
 
 use super::Catalog;
-use crate::query::answer::add_new;
+use crate::query::answer::{add_new, has_sums};
 use crate::query::attribution::{Attribution, Measure};
 use crate::query::error::QueryError;
 use crate::query::question::{ReportQuestion, Spans, When, Whose};
 use crate::query::tables::KIND;
 use crate::report::definition::Columns;
-use crate::value::text::roughly;
+use crate::value::text::lasting;
 
 impl Catalog {
     /// Says of a histogram view or a table, which is no unknown report, why it has no changes.
@@ -64,15 +64,14 @@ impl Catalog {
         found.spans = [before, span];
         answers.iter().for_each(|it| add_new(&mut found.partial, &it.partial));
         found.partial.extend(overlap);
-        let [first, second] = found.covered_secs;
-        let (shorter, longer) = (first.min(second), first.max(second));
-        if shorter == 0 {
+        if found.covered_secs.contains(&0) {
             let why = "nothing was counted in one of the two spans";
             found.partial.push(why.to_owned());
-        } else if shorter * 2 < longer {
-            let shorter = roughly(shorter as f64);
+        } else if !has_sums(found.covered_secs) {
+            let [first, second] = found.covered_secs.map(lasting);
             let why = format!(
-                "one of the two spans was counted for {shorter} only: sums are scaled to that"
+                "{first} of the span before were counted, and {second} of the other: sums are scaled to \
+                 the shorter, and are too uncertain for a change in percent"
             );
             found.partial.push(why);
         }

@@ -4,6 +4,7 @@
 //! demand.
 
 use super::table::PastTable;
+use crate::query::answer::has_sums;
 use crate::query::catalog::is_key;
 use crate::query::error::QueryError;
 use crate::query::table::Table;
@@ -20,12 +21,9 @@ pub(super) struct Compared {
     before: PastTable,
     /// The rows of either span for a key.
     rows: Vec<(Option<usize>, Option<usize>)>,
-    /// Whether both were counted for about equally long, so that their sums are comparable.
+    /// See [`has_sums`].
     pub(super) has_sums: bool,
 }
-
-/// Largest relative difference in counted time for sums to be comparable.
-const LONGER: f64 = 0.02;
 
 /// The content of a comparison's column.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,16 +47,8 @@ impl Compared {
         let gone = gone.filter(|(_, key)| !sums.rows.all.contains_key(*key));
         let rows = both.chain(gone.map(|(at, _)| (None, Some(at)))).collect();
         let (columns, shown) = Self::columns(&now.definition.layout).into_iter().unzip();
-        let secs = [&now, &before].map(|span| span.reading.covered_secs as f64);
-        let longest = secs[0].max(secs[1]);
-        Self {
-            columns,
-            shown,
-            now,
-            before,
-            rows,
-            has_sums: (secs[0] - secs[1]).abs() <= LONGER * longest,
-        }
+        let has_sums = has_sums([&now, &before].map(|span| span.reading.covered_secs));
+        Self { columns, shown, now, before, rows, has_sums }
     }
 
     /// The columns of a comparison of a report with this layout.
