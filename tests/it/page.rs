@@ -9,9 +9,10 @@ use std::io::{BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 
 use pinbad::input::pinba::model::Request;
+use prost::Message as _;
 use serde_json::json;
 
-use crate::harness::{Here, Program, Site, await_condition, await_until, connect};
+use crate::harness::{Here, Program, Sender, Site, await_condition, await_until, connect};
 use crate::packets::request;
 
 /// Names that try to be something else.
@@ -361,6 +362,35 @@ fn of_one_request_each_percentile_is_its_time() {
         || here.site.json("/api/v1/reports/info/series?metric=p95&step=1").to_string(),
         |series| series.contains("0.096"),
     );
+    here.stop();
+}
+
+/// The bar above a page shows what its charts of all requests do.
+#[test]
+fn charts_of_all_requests_say_what_the_bar_shows() {
+    let here = Here::start(&[]);
+    let row = "/reports/report_by_script_name/row?script_name=%2Fa";
+    let mut sender = Sender::new(&here.site);
+    let packet = request("web-01", "shop", "/a").encode_to_vec();
+    let metrics = ["req_per_sec", "p95", "errors_per_sec"];
+    let key = |metric: &str| format!("&quot;{metric}&quot;:");
+    let has_all = |page: &String| metrics.iter().all(|it| page.contains(&key(it)));
+    let page = || {
+        sender.send(&packet);
+        here.site.get("/").body
+    };
+    let page = await_until("a second is complete", page, has_all);
+    let number = |before: &str, ends: &[char]| {
+        let value = page.split(before).nth(1).unwrap().split(ends).next().unwrap();
+        value.parse::<f64>().unwrap()
+    };
+    let said = number(&key("req_per_sec"), &[',', '}']);
+    let shown = number(">requests <b>", &['<']);
+    assert!((said - shown).abs() <= shown / 100.0, "{said} {shown}");
+    let said = number(&key("p95"), &[',', '}']) * 1e3;
+    let shown = number(">p95 <b>", &[' ']);
+    assert!((said - shown).abs() <= shown / 100.0, "{said} {shown}");
+    assert_lacks!(here.site.get(row).body => "data-now");
     here.stop();
 }
 

@@ -11,6 +11,7 @@ use std::sync::{Arc, LazyLock};
 
 use maud::{Markup, html};
 use serde::Deserialize;
+use serde_json::{Map, Value as Json};
 
 use super::chart::{COLOURS_MAX, Chart, Line, Mark, Theme, ticks_to_now};
 use super::columns::Show;
@@ -25,7 +26,7 @@ use crate::profile::report::METRICS;
 use crate::query::answer::PastLines;
 use crate::query::catalog::Catalog;
 use crate::query::question::{LineQuestion, SampleQuestion, Whose};
-use crate::series::{Coverage, Lines, Metric, Series};
+use crate::series::{Coverage, EVERYTHING, Lines, Metric, Series};
 use crate::state::annotations::Annotation;
 
 mod heat;
@@ -213,14 +214,24 @@ impl<'a> History<'a> {
             Ok(charts) => charts,
         };
         let span = self.span.map(|span| ("span", span));
+        let is_of_all = self.report == EVERYTHING && self.keys.is_empty();
         let address = |name: &str| {
             let file = format!("{name}.svg");
             self.time.row_link(self.report, &file, pairs(self.keys), span)
         };
+        // The bar above the page shows these too, of the same moment.
+        let now = |kind: &Kind, chart: &Chart| {
+            let lines = kind.lines.iter().zip(&chart.lines);
+            let now = lines.filter_map(|((.., metric), it)| Some((metric.clone(), it.now?.into())));
+            Some(now.collect::<Map<String, Json>>()).filter(|it| !it.is_empty() && is_of_all)
+        };
         html! {
             @for (at, kind) in kinds.iter().enumerate() {
                 div id={ "past-" (kind.name) } data-live {
-                    @if let Some(chart) = charts.get(at) { (chart.figure(&kind.name, &address(&kind.name))) }
+                    @if let Some(chart) = charts.get(at) {
+                        @if let Some(now) = now(kind, chart) { span hidden data-now=(Json::from(now)) {} }
+                        (chart.figure(&kind.name, &address(&kind.name)))
+                    }
                 }
             }
         }

@@ -71,12 +71,23 @@
     let events = null;
     let again = 0;
     let late = 0;
+    let last = {};
     // In parts: a phone has room for the first only.
     const say = (...parts) => {
       delete root.dataset.away;
       const part = (text, at) => Object.assign(document.createElement("span"), { textContent: (at ? " \u00b7 " : "") + text });
       tick.replaceChildren(...parts.map(part));
     };
+    // The page's own charts of all requests, if it has them, so that both are of one moment.
+    function tell() {
+      const own = [...document.querySelectorAll("[data-now]")].map((it) => JSON.parse(it.dataset.now));
+      const now = own.length ? Object.assign({}, ...own) : last;
+      const parts = [];
+      if (now.req_per_sec !== undefined) parts.push("last 5 s: " + rate(now.req_per_sec, "requests"));
+      if (now.p95 !== undefined) parts.push("p95 " + secs(now.p95));
+      if (now.errors_per_sec !== undefined) parts.push(rate(now.errors_per_sec, "errors"));
+      say(...parts);
+    }
     function wait() {
       clearTimeout(late);
       late = setTimeout(() => {
@@ -96,16 +107,14 @@
       events = new EventSource("/events");
       events.addEventListener("second", (event) => {
         wait();
-        const now = JSON.parse(event.data);
-        const parts = [];
-        if (now.req_per_sec !== undefined) parts.push("last 5 s: " + rate(now.req_per_sec, "requests"));
-        if (now.p95 !== undefined) parts.push("p95 " + secs(now.p95));
-        if (now.errors_per_sec !== undefined) parts.push(rate(now.errors_per_sec, "errors"));
-        say(...parts);
+        last = JSON.parse(event.data);
+        tell();
         // The first event comes at once: the page is no older. What is past changes by the minute, if at all.
         const past = document.getElementById("main").dataset.past;
         const due = past === undefined ? FRESH_MS : past * 1000 || Infinity;
-        if (performance.now() - (past ? looked : 0) > due && document.querySelector("[data-live]")) refresh();
+        if (performance.now() - (past ? looked : 0) > due && document.querySelector("[data-live]")) {
+          refresh().then(() => { if (events && root.dataset.away === undefined) tell(); });
+        }
       });
       events.onerror = () => {
         if (events && events.readyState === EventSource.CLOSED) again = setTimeout(start, 5000);
