@@ -11,6 +11,26 @@ pub(crate) mod varint;
 
 pub use unit::Unit;
 
+/// Implements `+=` and `-` of sums, number by number.
+macro_rules! number_by_number {
+    ($sums:ty: $($number:ident)+) => {
+        impl std::ops::AddAssign<&Self> for $sums {
+            fn add_assign(&mut self, other: &Self) {
+                $(self.$number += other.$number;)+
+            }
+        }
+
+        impl std::ops::Sub for $sums {
+            type Output = Self;
+
+            fn sub(self, other: Self) -> Self {
+                Self { $($number: self.$number - other.$number),+ }
+            }
+        }
+    };
+}
+pub(crate) use number_by_number;
+
 /// The type of a column, named as in Pinba's tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ColumnType {

@@ -121,7 +121,7 @@ impl Engine {
         let moment = Moment { unix, passed: gain.secs };
         for (objective, count) in &gain.counts {
             let of = budgets.iter_mut().filter(|it| it.objective.counts_as(objective));
-            of.for_each(|it| it.gain(count));
+            of.for_each(|it| it.total += count);
         }
         for budget in budgets.iter_mut() {
             (before..now).for_each(|second| budget.pass(second + 1));

@@ -15,7 +15,6 @@
 mod tests;
 
 use std::collections::VecDeque;
-use std::ops::{AddAssign, Sub};
 use std::sync::Arc;
 
 use super::rule::{Conditions, Rule, fits, secs};
@@ -24,6 +23,7 @@ use crate::config::SloEntry;
 use crate::limits::SLO_PERIOD_SECS_MAX;
 use crate::report::definition::{Definition, Field, Filter, KeySource, Pattern};
 use crate::report::totals::Totals;
+use crate::value::number_by_number;
 use crate::value::text::micros;
 
 /// Denominator of [`SloEntry::budget`]: the budget is the number of bad requests allowed in this
@@ -91,28 +91,7 @@ impl Count {
     }
 }
 
-impl AddAssign<&Self> for Count {
-    fn add_assign(&mut self, other: &Self) {
-        self.covered_secs += other.covered_secs;
-        self.total += other.total;
-        self.slow += other.slow;
-        self.errors += other.errors;
-        self.blurred += other.blurred;
-    }
-}
-
-impl Sub for Count {
-    type Output = Self;
-
-    fn sub(mut self, other: Self) -> Self {
-        self.covered_secs -= other.covered_secs;
-        self.total -= other.total;
-        self.slow -= other.slow;
-        self.errors -= other.errors;
-        self.blurred -= other.blurred;
-        self
-    }
-}
+number_by_number!(Count: covered_secs total slow errors blurred);
 
 /// An objective bound to an existing report.
 #[derive(Debug)]
@@ -301,8 +280,8 @@ pub struct Budget {
     pub objective: Arc<Objective>,
     /// Whether its past has been read.
     pub has_past: bool,
-    /// Everything counted so far.
-    total: Count,
+    /// Everything counted so far, those of the running second included.
+    pub(super) total: Count,
     steps: [Steps; 4],
 }
 
@@ -312,11 +291,6 @@ impl Budget {
         let steps = [(1, 3_600), (10, 21_600), (60, 259_200), (3_600, objective.entry.period)];
         let steps = steps.map(|(secs, longest)| Steps { secs, longest, ends: VecDeque::new() });
         Self { objective, has_past: false, total: Count::default(), steps }
-    }
-
-    /// Adds requests of the running second.
-    pub(super) fn gain(&mut self, count: &Count) {
-        self.total += count;
     }
 
     /// Ends a second: `now` seconds of the stream have passed.
@@ -334,7 +308,7 @@ impl Budget {
         self.has_past = true;
         let (ends, mut before) = (&other.steps[0].ends, Count::default());
         for (second, end) in (now - ends.len() as u64..).zip(ends) {
-            self.gain(&(*end - std::mem::replace(&mut before, *end)));
+            self.total += &(*end - std::mem::replace(&mut before, *end));
             self.pass(second + 1);
         }
     }

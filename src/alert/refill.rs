@@ -45,7 +45,7 @@ impl Refill {
         // Of the running minute, history has only the part before now.
         let end = if at < minute { (at - at % step + step).min(minute - window) } else { at + 60 };
         let (count, end) = (self.counts)(&(at..end));
-        self.budget.gain(&count);
+        self.budget.total += &count;
         (at..end.min(self.now)).for_each(|second| self.budget.pass(second + 1));
         self.at = end;
     }

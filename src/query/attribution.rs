@@ -15,7 +15,7 @@ use std::ops::Range;
 use super::answer::ReportAnswer;
 use super::error::QueryError;
 use crate::report::layout::OTHER;
-use crate::value::{Column, Unit, Value};
+use crate::value::{Column, Unit, Value, number_by_number};
 
 /// A quantity that a report sums up by key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,19 +75,12 @@ pub struct Change {
     pub gone: i64,
 }
 
+number_by_number!(Change: before after calls slower new gone);
+
 impl Change {
     /// Returns the whole change.
     pub const fn change(&self) -> i64 {
         self.after - self.before
-    }
-
-    fn add(&mut self, other: &Self) {
-        self.before += other.before;
-        self.after += other.after;
-        self.calls += other.calls;
-        self.slower += other.slower;
-        self.new += other.new;
-        self.gone += other.gone;
     }
 
     fn between([before, after]: [Sum; 2]) -> Self {
@@ -181,10 +174,10 @@ impl Attribution {
         };
         found.rows.sort_by_cached_key(order);
         for (_, change) in found.rows.drain(limit.min(found.rows.len())..) {
-            found.other.add(&change);
+            found.other += &change;
         }
         let rows = found.rows.iter().map(|(_, change)| change);
-        rows.chain([&found.other]).for_each(|change| found.all.add(change));
+        rows.chain([&found.other]).for_each(|change| found.all += change);
         Ok(found)
     }
 }

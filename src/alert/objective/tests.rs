@@ -59,7 +59,7 @@ fn second(total: u64, errors: u64) -> Count {
 fn good_days(objective: &Arc<Objective>, total: u64) -> Budget {
     let mut budget = Budget::new(Arc::clone(objective));
     for now in START - 259_200..START {
-        budget.gain(&second(total, 0));
+        budget.total += &second(total, 0);
         budget.pass(now + 1);
     }
     budget
@@ -70,7 +70,7 @@ fn first_seconds(total: u64, errors: u64) -> [u64; 3] {
     let mut budget = good_days(&objective(&shop("99.5")), total);
     let mut first = [0; 3];
     for at in 1..20_000 {
-        budget.gain(&second(total, errors));
+        budget.total += &second(total, errors);
         budget.pass(START + at);
         for (first, burn) in first.iter_mut().zip(budget.burns()) {
             if *first == 0 && burn.holds == Some(true) {
@@ -89,7 +89,7 @@ fn budgets_burn_at_the_seconds_of_the_worked_example() {
     let mut budget = good_days(&objective(&shop("99.5")), 1);
     let mut last = 0;
     for at in 1..2_000 {
-        budget.gain(&second(1, u64::from(at <= 600)));
+        budget.total += &second(1, u64::from(at <= 600));
         budget.pass(START + at);
         if budget.burns()[0].holds == Some(true) {
             last = at;
@@ -108,10 +108,10 @@ fn a_budget_is_left_and_may_be_overdrawn() {
     assert_eq!(objective.burn(&Count::default()), None);
     let mut budget = Budget::new(Arc::clone(&objective));
     for (hour, errors) in [0, 3, 2].into_iter().enumerate() {
-        budget.gain(&second(1_000, errors));
+        budget.total += &second(1_000, errors);
         (0..3_600).for_each(|at| budget.pass(START + hour as u64 * 3_600 + at + 1));
     }
-    budget.gain(&second(1_000, 5));
+    budget.total += &second(1_000, 5);
     let course: Vec<f64> = budget.course().into_iter().flatten().collect();
     let expected = [1.0, 0.85, 0.75, 0.5];
     let is_near = |(a, b): (&f64, f64)| (a - b).abs() < 1e-9;
@@ -154,7 +154,7 @@ fn good_requests_are_told_apart_where_hours_of_history_do() {
     assert_eq!((count.bad(), count.blurred), (3, 1));
     let mut budget = Budget::new(objective);
     assert!(ObjectiveView::of(&budget, &[]).is_exact);
-    budget.gain(&count);
+    budget.total += &count;
     assert!(!ObjectiveView::of(&budget, &[]).is_exact);
 }
 
@@ -219,7 +219,7 @@ fn burn_rates_are_those_of_a_naive_evaluator_second_by_second() {
             7 => Count::default(),
             _ => second(total, errors),
         };
-        budget.gain(&count);
+        budget.total += &count;
         budget.pass(START + at);
         let mut sum = sums[at as usize - 1];
         sum += &count;

@@ -13,7 +13,6 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::net::{IpAddr, Ipv6Addr};
-use std::ops::AddAssign;
 use std::sync::Arc;
 
 use ahash::RandomState;
@@ -22,6 +21,7 @@ use parking_lot::Mutex;
 
 use crate::input::record::RejectReason;
 use crate::instruments::Instrument;
+use crate::value::number_by_number;
 
 /// Waits for the table of senders.
 pub(crate) static TABLE: Instrument = Instrument::wait("wait/synch/mutex/udp/senders", "lock");
@@ -72,13 +72,7 @@ pub struct Counts {
     pub refused: u64,
 }
 
-impl AddAssign for Counts {
-    fn add_assign(&mut self, other: Self) {
-        self.datagrams += other.datagrams;
-        self.bytes += other.bytes;
-        self.refused += other.refused;
-    }
-}
+number_by_number!(Counts: datagrams bytes refused);
 
 /// One sender of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -129,7 +123,7 @@ impl Table {
         self.rows.retain(|_, row| {
             let stays = row.seen_ms + STALE_MS > now_ms;
             if !stays {
-                self.other.counts += row.counts;
+                self.other.counts += &row.counts;
             }
             stays
         });
@@ -197,7 +191,7 @@ impl Senders {
         drop(table);
         list.sort_by_key(|sender| (Reverse(sender.counts.datagrams), sender.address));
         for sender in list.drain(limit.min(list.len())..) {
-            other += sender.counts;
+            other += &sender.counts;
         }
         (list, other)
     }

@@ -84,7 +84,7 @@ fn counts_are_those_of_a_recount() {
             let bytes = random.random_range(0..2000);
             let source = v4(network + host);
             sent.push((source, bytes));
-            *counted.entry(source).or_default() += Counts {
+            *counted.entry(source).or_default() += &Counts {
                 datagrams: 1,
                 bytes: bytes as u64,
                 refused: u64::from(network == 11 << 24),
@@ -103,7 +103,7 @@ fn counts_are_those_of_a_recount() {
     let (list, other) = sources.list(usize::MAX, 2000);
     assert!(list.is_sorted_by(|a, b| a.counts.datagrams >= b.counts.datagrams));
     let mut all = Counts::default();
-    counted.values().for_each(|counts| all += *counts);
+    counted.values().for_each(|counts| all += counts);
     assert_eq!(sum(&list, other), all);
     for source in &list {
         assert_eq!(source.counts, counted[&bits(source.address)], "{}", source.address);
