@@ -113,9 +113,9 @@ impl Expression {
     /// A message that says what is wrong and what is accepted.
     pub fn parse(text: &str, report: &Definition, defaults: &Defaults) -> Result<Self, String> {
         let none = || format!("no comparison; accepted: {}", COMPARISONS.map(|it| it.0).join(" "));
-        let mut comparison =
-            COMPARISONS.iter().position(|it| text.contains(it.0)).ok_or_else(none)?;
-        let (left, right) = text.split_once(COMPARISONS[comparison].0).unwrap_or_default();
+        let mut comparisons = COMPARISONS.iter().enumerate();
+        let found = comparisons.find_map(|(at, it)| Some((at, text.split_once(it.0)?)));
+        let (mut comparison, (left, right)) = found.ok_or_else(none)?;
         let names = text.split(|it: char| !it.is_alphanumeric() && it != '_');
         let percentiles = names.filter_map(|it| percentile_of_name(known_as(it))).take(VALUES_MAX);
         let definition = report.read_as(&Columns::Extended(percentiles.collect()), defaults);

@@ -241,22 +241,6 @@ impl Alerts {
         all.list.extract_if(.., |it| it.id == id).next().is_some()
     }
 
-    /// Counts alerts by name, state and severity. `silenced` is reported as a state of its own, in
-    /// addition to those of the state table.
-    pub(crate) fn counts(&self) -> BTreeMap<(String, &'static str, String), u64> {
-        let mut counts = BTreeMap::new();
-        for alert in &self.view().alerts {
-            let entry = &alert.rule.entry;
-            let state = match (alert.episode.phase, alert.silenced_by) {
-                (Phase::Resolved, _) => continue,
-                (Phase::Firing, Some(_)) => "silenced",
-                (phase, _) => phase.name(),
-            };
-            *counts.entry((entry.name.clone(), state, entry.severity.clone())).or_default() += 1;
-        }
-        counts
-    }
-
     fn changed(&self) {
         self.changed.store(true, Ordering::Relaxed);
     }

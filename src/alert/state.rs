@@ -107,13 +107,6 @@ pub struct Event<'a> {
     pub episode: Option<&'a Episode>,
 }
 
-impl Event<'_> {
-    /// Returns the new state; `None` if the alert was dropped or forgotten.
-    pub(crate) fn phase(&self) -> Option<Phase> {
-        self.episode.map(|it| it.phase)
-    }
-}
-
 /// Takes changes of alerts, each with its rule.
 pub type Sink<'a> = &'a mut (dyn FnMut(&Rule, &Event<'_>) + 'a);
 
@@ -244,9 +237,8 @@ impl RuleState {
         // One that was dropped is dropped, although the one before it is there again.
         let dropped = (Some(Phase::Pending), Phase::Resolved);
         let shown = episode.as_ref().filter(|it| (phase, it.phase) != dropped);
-        let event = Event { key: row.as_deref(), unix: now.unix, episode: shown };
-        if event.phase() != phase {
-            each(&self.rule, &event);
+        if shown.map(|it| it.phase) != phase {
+            each(&self.rule, &Event { key: row.as_deref(), unix: now.unix, episode: shown });
         }
         self.episodes.extend(episode.map(|it| (row, it)));
     }

@@ -86,7 +86,7 @@ fn take(engine: &mut Engine, gain: &Gain) -> Happened {
             let mut texts = crate::report::row_key::key_texts(key);
             texts.next().unwrap_or_default().to_owned()
         });
-        happened.push((event.unix, key, event.phase()));
+        happened.push((event.unix, key, event.episode.map(|it| it.phase)));
     });
     happened
 }

@@ -1,9 +1,11 @@
 //! `pinbad_alerts`: how many alerts are pending, firing and silenced, for those who alert in
 //! Prometheus; how budgets of objectives burn; and whether receivers take alerts.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use crate::alert::Alerts;
+use crate::alert::state::Phase;
 use crate::telemetry::reading::{Group, Place, readings};
 
 const ALERTS: Place = Place::List("alerts", "alerts");
@@ -15,7 +17,18 @@ const RECEIVERS: Place = Place::List("receivers", "alerts");
 pub(super) fn groups(alerts: &Alerts) -> Vec<Group> {
     let group = |place, labels, readings| Group { labels, ..Group::new(place, readings) };
     let mut all = Vec::new();
-    for ((name, state, severity), count) in alerts.counts() {
+    let mut counts = BTreeMap::<_, u64>::new();
+    for alert in &alerts.view().alerts {
+        let entry = &alert.rule.entry;
+        // Silenced is a state of its own, in addition to those of the state table.
+        let state = match (alert.episode.phase, alert.silenced_by) {
+            (Phase::Resolved, _) => continue,
+            (Phase::Firing, Some(_)) => "silenced",
+            (phase, _) => phase.name(),
+        };
+        *counts.entry((entry.name.clone(), state, entry.severity.clone())).or_default() += 1;
+    }
+    for ((name, state, severity), count) in counts {
         let state = ("alertstate", state.to_owned());
         let readings = readings! {
             Gauge count as "alerts" = count, "Alerts by name, state and severity.";

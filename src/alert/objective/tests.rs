@@ -182,7 +182,7 @@ fn a_page_hides_the_ticket() {
         };
         engine.take(&gain, &mut |rule: &Rule, event: &Event<'_>| {
             let severity = rule.entry.severity.clone();
-            happened.push((event.unix - START, severity, event.phase()));
+            happened.push((event.unix - START, severity, event.episode.map(|it| it.phase)));
         });
     }
     let expected = [

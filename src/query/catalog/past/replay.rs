@@ -186,7 +186,7 @@ impl Found {
     fn add(&mut self, rule: &Rule, event: &Event<'_>) {
         let entry = &rule.entry;
         let id = (entry.name.clone(), entry.severity.clone(), event.key.map(Box::from));
-        if event.phase() == Some(Phase::Firing) {
+        if event.episode.is_some_and(|it| it.phase == Phase::Firing) {
             let key = event.key.unwrap_or_default();
             let key = rule.key_texts(key).map(|(name, text)| (name.to_owned(), text.into()));
             let key: Map<String, Json> = key.collect();
