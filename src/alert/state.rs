@@ -58,6 +58,13 @@ pub struct Episode {
     pub started: u64,
     /// Time at which it was resolved, unix seconds.
     pub ended: u64,
+    /// How often the row's alert has fired since it was last forgotten, this time included; 0 while
+    /// it is pending.
+    #[serde(default)]
+    pub firings: u64,
+    /// Time at which it did for the first time, unix seconds.
+    #[serde(default)]
+    pub first_started: u64,
     /// Reason for its end, if other than that the condition no longer holds.
     pub reason: String,
     /// Last known value.
@@ -246,9 +253,19 @@ impl RuleState {
 
 impl Episode {
     fn begin(rule: &Rule, now: Moment, value: Option<f64>, previous: Option<Box<Self>>) -> Self {
-        let fires = rule.entry.hold == 0;
-        let (phase, started) = if fires { (Phase::Firing, now.unix) } else { (Phase::Pending, 0) };
-        Self { phase, since: now.unix, started, value, previous, ..Self::default() }
+        let mut episode = Self { since: now.unix, value, previous, ..Self::default() };
+        if rule.entry.hold == 0 {
+            episode.fire(now.unix);
+        }
+        episode
+    }
+
+    fn fire(&mut self, unix: u64) {
+        let before = self.last_fired().map(|it| (it.firings, it.first_started));
+        // Files of older versions do not have them.
+        let (firings, first_started) = before.filter(|it| it.0 > 0).unwrap_or((0, unix));
+        (self.firings, self.first_started) = (firings + 1, first_started);
+        (self.phase, self.started, self.clock) = (Phase::Firing, unix, 0);
     }
 
     /// Returns the last episode that fired, if it is remembered: this one, or the one before a
@@ -287,7 +304,7 @@ impl Episode {
             (Phase::Pending, Some(true)) => {
                 self.clock += now.passed;
                 if self.clock >= entry.hold {
-                    (self.phase, self.started, self.clock) = (Phase::Firing, now.unix, 0);
+                    self.fire(now.unix);
                 }
             }
             (Phase::Pending, None) if unknown < entry.window.max(entry.hold) => {}

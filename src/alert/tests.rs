@@ -153,6 +153,37 @@ fn rows_without_room_are_not_judged() {
     assert_eq!(engine.room.used, 0, "all that was taken is given back");
 }
 
+#[test]
+fn a_row_that_fires_again_says_how_often() {
+    for hold in [0, 2] {
+        let text = format!(
+            "[[alert]]\nname = \"x\"\nreport = \"{REPORT}\"\nwhen = \"req_count > 5\"\nwindow = 2\nfor = {hold}\nmin_requests = 0\n"
+        );
+        let rules = rules(&text);
+        let mut engine = Engine::new(&rules, 1 << 20, 1);
+        let mut unix = 1_000;
+        let mut pass = |engine: &mut Engine, secs: u64, rows: &[(&str, Seen)]| {
+            for _ in 0..secs {
+                take(engine, &second(unix, rows));
+                unix += 1;
+            }
+            let mut alerts = engine.alerts().map(|(.., it)| (it.firings, it.first_started));
+            alerts.next()
+        };
+        for times in 1..=3 {
+            let fired = pass(&mut engine, 5, &[("/a", (9, 0))]);
+            assert_eq!(fired, Some((times, 1_001 + hold)), "for {hold} s");
+            assert_eq!(pass(&mut engine, 5, &[]), fired, "it is over");
+        }
+        let mut again = Engine::new(&rules, 1 << 20, 1);
+        again.restore(engine.save(), 0);
+        assert_eq!(pass(&mut again, 1, &[]), Some((3, 1_001 + hold)));
+        assert_eq!(pass(&mut engine, 900, &[]), None);
+        let once = pass(&mut engine, 5, &[("/a", (9, 0))]);
+        assert_eq!(once.map(|it| it.0), Some(1), "it was forgotten");
+    }
+}
+
 /// In windows above a minute a step has several seconds, of which each adds to the row's frame.
 #[test]
 fn the_seconds_of_a_step_are_added_up() {

@@ -143,6 +143,8 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
     let [fired, ended] = &told[..] else { panic!("{told:?}") };
     assert_eq!((fired[0].as_str(), ended[0].as_str()), ("firing", "resolved"));
     assert_eq!(fired[1..], ended[1..]);
+    let says_so = || again.site.get("/alerts").body.contains(" times since ");
+    send_until(&again.site, "it says that it fired before", says_so);
     again.stop();
 }
 

@@ -98,6 +98,8 @@ pub(crate) fn alert(alert: &Alert) -> Json {
         "since": episode.since,
         "started": moment(episode.started),
         "ended": moment(episode.ended),
+        "firings": episode.firings,
+        "first_started": moment(episode.first_started),
         "reason": episode.reason,
         "value": episode.value,
         "value_text": alert.value_text(),
