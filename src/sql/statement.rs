@@ -121,6 +121,14 @@ fn wrong(error: ParserError) -> SqlError {
     SqlError::parse(unprefixed(&error.to_string()))
 }
 
+/// Which word was meant by the first one of this text, if it is none of these.
+fn question<'a>(text: &str, words: impl Iterator<Item = &'a str> + Clone) -> String {
+    let word = text.split(|it: char| !it.is_ascii_alphabetic()).next().unwrap_or_default();
+    let begins = |it: &str| it.split(' ').next().is_some_and(|it| it.eq_ignore_ascii_case(word));
+    let is_known = words.clone().any(begins);
+    suggest::question(if is_known { "" } else { word }, words)
+}
+
 /// Verbs of statements that write, or change the server.
 const WRITES: &str = "ALTER BACKUP BINLOG CALL CHANGE CREATE DELETE DROP GRANT HANDLER IMPORT INSERT INSTALL \
     LOAD MERGE OPTIMIZE PURGE RENAME REPAIR REPLACE RESET REVOKE \
@@ -382,10 +390,8 @@ impl Reader<'_> {
             "" => "the end".to_owned(),
             rest => rest.chars().take(80).collect(),
         };
-        let word = near.split(|it: char| !it.is_ascii_alphabetic()).next().unwrap_or_default();
         let words = WORDS.split(' ').chain(WRITES.split_ascii_whitespace());
-        let is_known = words.clone().any(|it| it.eq_ignore_ascii_case(word));
-        let question = suggest::question(if is_known { "" } else { word }, words);
+        let question = question(&near, words);
         SqlError::parse(format!(
             "You have an error in your SQL syntax; check the manual for what is accepted near '{near}'{question}"
         ))

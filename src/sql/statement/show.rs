@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::Expr;
 use datafusion::sql::sqlparser::tokenizer::Token;
 
-use super::{Reader, Statement, wrong};
+use super::{Reader, Statement, question, wrong};
 use crate::sql::error::SqlError;
 
 /// A SHOW.
@@ -67,9 +67,10 @@ impl Reader<'_> {
             Some((words, meant.split_once('|')?))
         });
         let Some((_, (list, after))) = lists.find(|(words, _)| self.words(words)) else {
+            let lists = LISTS.lines().filter_map(|line| Some(line.split_once('|')?.0));
             return Err(match self.rest() {
                 "" => self.wrong(),
-                what => SqlError::not_supported(format!("SHOW {what}")),
+                what => SqlError::not_supported(format!("SHOW {what}{}", question(what, lists))),
             });
         };
         show.list = list;

@@ -114,6 +114,16 @@ fn shows() {
     assert_eq!(shown("SHOW COUNT(*) WARNINGS").list, "COUNT WARNINGS");
     assert_eq!(shown("SHOW PROCEDURE STATUS WHERE 1").list, "ROUTINES");
     assert_eq!(read("SHOW BINARY LOGS").expect_err("no logs").code, 1235);
+    for (text, meant) in [
+        ("SHOW TABELS", Some("TABLES")),
+        ("SHOW FULL colums FROM request", Some("COLUMNS")),
+        ("SHOW BINARY LOGS", None),
+        ("SHOW CREATE VIEW v", None),
+    ] {
+        let said = read(text).expect_err("no such list").message;
+        let question = meant.map(|it| format!("; did you mean {it:?}?"));
+        assert!(said.ends_with(question.as_deref().unwrap_or(&text[5..])), "{said}");
+    }
 }
 
 #[test]
