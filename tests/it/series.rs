@@ -122,6 +122,7 @@ fn what_is_not_kept_says_so_and_why() {
         "limit=5" => "accepted: metric, step, from, to, tz, compare, fleet, dc, collector, status";
         "step=0" => "from 1 to 86400";
         "step=x" => "a whole number";
+        "step=15min" => "accepted: a whole number of seconds from 1 to 86400";
         "from=yesterday" => "accepted: unix seconds";
         "from=20&to=10" => "not before to";
         "from=-1h&to=-1h" => "not before to";

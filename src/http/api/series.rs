@@ -16,7 +16,7 @@ use crate::http::answer::json::number;
 use crate::http::app::App;
 use crate::http::error::Problem;
 use crate::http::fleet;
-use crate::http::params::Params;
+use crate::http::params::{Params, whole};
 use crate::http::time_range::{NOT_BEFORE, Span};
 use crate::profile::report::METRICS;
 use crate::query::answer::{ReportSummary, add_new};
@@ -51,7 +51,9 @@ pub(in crate::http) async fn read(
     let is_fleet = fleet::is_named(&params);
     let mut query = Query {
         metric: params.text("metric"),
-        step: params.number_in("step", 1..=86_400)?,
+        step: params.parsed("step", "a whole number of seconds from 1 to 86400", |text| {
+            whole(text).filter(|secs| (1..=86_400).contains(secs))
+        })?,
         span: Span::take_compared(&mut params),
         keys: params,
     };
