@@ -251,15 +251,17 @@ impl Query {
     /// `percentiles` beside it, nor does `sort=-p95`. Tables of other kinds have only their own, some
     /// of which are called like a percentile.
     fn report_columns(&mut self, source: &Catalog, name: &str) -> Result<Columns, Problem> {
-        if let Some(ranks) = &self.percentiles {
-            let wanted = Columns::Extended(ranks.clone());
-            let can_add = source.columns_with(name, &wanted).is_some();
-            return match can_add || source.listed(name).is_err() {
-                true => Ok(wanted),
-                false => {
-                    Err(Problem::parameter("percentiles", format!("{name:?} has none to add")))
-                }
-            };
+        let own = match &self.percentiles {
+            None => Columns::Own,
+            Some(ranks) => Columns::Extended(ranks.clone()),
+        };
+        let shown = match &own {
+            Columns::Own => source.columns_of(name),
+            added => source.columns_with(name, added),
+        };
+        let shown = shown.map(|it| it.0);
+        if shown.is_none() && own != Columns::Own && source.listed(name).is_ok() {
+            return Err(Problem::parameter("percentiles", format!("{name:?} has none to add")));
         }
         let names = self.columns.iter().flatten().chain(self.sort.iter().map(|by| &by.column));
         let names: Vec<&String> = names.collect();
@@ -272,23 +274,22 @@ impl Query {
                 has(all, name) || of.any(|name| has(all, name))
             })
         };
-        let own = source.columns_of(name).map(|(own, _)| own);
-        if names.is_empty() || own.as_deref().is_some_and(has_all) {
-            return Ok(Columns::Own);
+        if names.is_empty() || shown.as_deref().is_some_and(has_all) {
+            return Ok(own);
         }
-        let mut ranks: Vec<f64> =
-            names.iter().filter_map(|name| percentile_of_name(name)).collect();
+        let named = names.iter().filter_map(|name| percentile_of_name(name));
+        let mut ranks: Vec<f64> = self.percentiles.iter().flatten().copied().chain(named).collect();
         ranks.sort_by(f64::total_cmp);
         ranks.dedup();
-        match (&own, source.columns_with(name, &Columns::Extended(ranks.clone()))) {
-            (Some(_), None) => return Ok(Columns::Own),
+        match (&shown, source.columns_with(name, &Columns::Extended(ranks.clone()))) {
+            (Some(_), None) => return Ok(own),
             // The error lists one.
             (_, Some((all, _))) if ranks.is_empty() && !has_all(&all) => ranks.push(95.0),
             _ => {}
         }
-        if let (None, Some(own)) = (&self.columns, own) {
+        if let (None, Some(shown)) = (&self.columns, shown) {
             // `sort` alone adds no columns.
-            self.columns = Some(own.into_iter().map(|it| it.name).collect());
+            self.columns = Some(shown.into_iter().map(|it| it.name).collect());
         }
         Ok(Columns::Extended(ranks))
     }
@@ -357,10 +358,7 @@ fn column(all: &[Column], parameter: &str, name: &str) -> Result<usize, Problem>
     let names = || all.iter().map(|column| column.name.as_str());
     names().position(|other| other == name).ok_or_else(|| {
         let question = suggest::question(name, names());
-        let percentile = match (percentile_of_name(name), parameter) {
-            (Some(_), "sort") => "; it has to be in percentiles too".to_owned(),
-            _ => percentile_hint(name),
-        };
+        let percentile = percentile_hint(name);
         let why = format!("there is no column {name:?}{question}{percentile}");
         Problem::parameter(parameter, why).accepting(names())
     })
