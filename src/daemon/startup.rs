@@ -130,7 +130,7 @@ impl Startup<'_> {
         let seconds = start.elapsed().as_secs_f64();
         info!(
             requests,
-            away_secs = self.clock.unix_ms().saturating_sub(unix_ms) / 1000,
+            snapshot_age_secs = self.clock.unix_ms().saturating_sub(unix_ms) / 1000,
             secs = seconds,
             "Restored the snapshot."
         );

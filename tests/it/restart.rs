@@ -864,5 +864,7 @@ fn reports_that_do_not_come_back_are_named_in_one_line() {
     let said: Vec<_> = log.iter().filter(|line| line.to_string().contains("come back")).collect();
     let [line] = &said[..] else { panic!("{said:#?}") };
     assert!(line["count"].as_u64() > Some(17), "{line}");
+    let age = log.iter().find_map(|line| line["snapshot_age_secs"].as_u64());
+    assert!(age.is_some(), "{log:?}");
     assert_has!(line.to_string() => "report_by_script_name, ", "it is defined otherwise now");
 }
