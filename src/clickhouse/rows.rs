@@ -94,8 +94,9 @@ const HITS: &str = "Array(UInt32) CODEC(ZSTD(1))";
 const TIMER_TAGS: &str = "Array(Map(LowCardinality(String), String)) CODEC(ZSTD(1))";
 const FLAGS: &str = "Array(Bool) CODEC(ZSTD(1))";
 
-/// Columns of a report's rows. A UUID is two numbers of 64 bits, the upper one first.
-pub(super) const ROLLUP: [Column<OfReport>; 23] = [
+/// The first columns of both tables of a report. A UUID is two numbers of 64 bits, the upper one
+/// first.
+pub(super) const REPORT: [Column<OfReport>; 7] = [
     ("report", NAME, |it, to| to.value(it.of()[0])),
     ("definition", NAME, |it, to| to.value(it.of()[1])),
     ("t", TIME, |it, to| to.value(u32::try_from(it.row.time).unwrap_or(u32::MAX))),
@@ -103,6 +104,10 @@ pub(super) const ROLLUP: [Column<OfReport>; 23] = [
     ("collector", NAME, |it, to| to.value(&*it.origin.names.collector)),
     ("store", "UUID", |it, to| to.value(it.origin.store.rotate_left(64))),
     ("part", "UInt32", |it, to| to.value(it.origin.units.part())),
+];
+
+/// Columns of a report's rows behind these.
+pub(super) const ROLLUP: [Column<OfReport>; 16] = [
     ("key", "Array(LowCardinality(String))", |it, to| to.value(Items(key_texts(&it.row.key)))),
     ("other", "Bool", |it, to| to.value(it.row.is_other)),
     ("req_count", COUNT, |it, to| to.value(it.totals().requests)),
@@ -121,15 +126,8 @@ pub(super) const ROLLUP: [Column<OfReport>; 23] = [
     ("histogram", COUNTS, |it, to| to.value(Items(it.row.gain.buckets().into_iter().flatten()))),
 ];
 
-/// Columns of coverage.
-pub(super) const COVERAGE: [Column<OfReport>; 12] = [
-    ROLLUP[0],
-    ROLLUP[1],
-    ROLLUP[2],
-    ROLLUP[3],
-    ROLLUP[4],
-    ROLLUP[5],
-    ROLLUP[6],
+/// Columns of coverage behind these.
+pub(super) const COVERAGE: [Column<OfReport>; 5] = [
     ("seconds", COUNT, |it, to| to.value(Coverage::of(it.totals()).secs)),
     ("missed_requests", COUNT, |it, to| to.value(Coverage::of(it.totals()).missed)),
     ("histograms_dropped", COUNT, |it, to| to.value(Coverage::of(it.totals()).histograms_dropped)),

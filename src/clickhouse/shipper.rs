@@ -322,10 +322,11 @@ impl ShippingThread {
                 } else {
                     let is_coverage = dataset.is_coverage();
                     let columns = if is_coverage { &rows::COVERAGE[..] } else { &rows::ROLLUP };
+                    let columns = rows::REPORT.iter().chain(columns);
                     unread.extend(shipment.rows(&dataset, stop, &mut |row| {
                         let row = ReportRow { origin, dataset: &dataset, row };
                         let mut to = sending.block.row();
-                        columns.iter().for_each(|(.., value)| value(&row, &mut to));
+                        columns.clone().for_each(|(.., value)| value(&row, &mut to));
                         self.send_block(&mut sending, false, stop)
                     })?);
                 }

@@ -26,7 +26,7 @@ pub(super) struct Table {
 pub(super) const ROLLUP: Table = Table {
     name: "rollup",
     about: "What keys of reports gained, by the minute",
-    columns: || names_and_types(&rows::ROLLUP),
+    columns: || [&rows::REPORT[..], &rows::ROLLUP].map(names_and_types).concat(),
     partition: "toYYYYMM(t)",
     order: "report, definition, t, dc, collector, store, part, other, key",
     more: "SETTINGS non_replicated_deduplication_window = 1000",
@@ -37,7 +37,7 @@ pub(super) const ROLLUP: Table = Table {
 pub(super) const COVERAGE: Table = Table {
     name: "coverage",
     about: "In how many seconds of a minute which reports were counted, busy or idle, and what was missed",
-    columns: || names_and_types(&rows::COVERAGE),
+    columns: || [&rows::REPORT[..], &rows::COVERAGE].map(names_and_types).concat(),
     order: "report, definition, t, dc, collector, store, part",
     ..ROLLUP
 };
