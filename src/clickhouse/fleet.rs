@@ -23,7 +23,7 @@ use crate::history::{Coverage, Dataset};
 use crate::report::encoded_gain::Sum;
 use crate::report::histogram::{Histogram, LOG_LINEAR_BITS};
 use crate::report::layout::Measure;
-use crate::report::row_key::{key_texts, push_key};
+use crate::report::row_key::{key_of, key_texts};
 use crate::report::totals::{Extremes, Totals};
 
 /// How long a silent collector counts as missing, in seconds.
@@ -291,9 +291,7 @@ impl FleetRows {
         if texts.len() != self.dataset.keys.len() {
             return Err("a row there has a key of another report".to_owned());
         }
-        let mut key = Vec::new();
-        texts.iter().for_each(|text| push_key(&mut key, text));
-        Ok(key)
+        Ok(key_of(texts))
     }
 }
 
