@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use chrono::{DateTime, Datelike as _, Days, Months, NaiveDate};
+use chrono::{DateTime, Datelike as _, Days, NaiveDate};
 use serde::{Deserialize, Serialize};
 
 use crate::telemetry::counter::counted;
@@ -73,9 +73,9 @@ impl Resolution {
                 begin..begin + coarser.secs()
             }
             None => {
-                let first = date(unix_secs).with_day(1).unwrap_or_default();
-                let next = first.checked_add_months(Months::new(1)).unwrap_or(first);
-                midnight(first)..midnight(next)
+                let (day, secs) = (date(unix_secs), self.secs());
+                let begin = self.begin(unix_secs) - u64::from(day.day0()) * secs;
+                begin..begin.saturating_add(u64::from(day.num_days_in_month()) * secs)
             }
         }
     }
@@ -85,12 +85,6 @@ impl Resolution {
 pub(super) fn date(unix_secs: u64) -> NaiveDate {
     let days = Days::new(unix_secs / 86_400);
     DateTime::UNIX_EPOCH.date_naive().checked_add_days(days).unwrap_or(NaiveDate::MAX)
-}
-
-/// Returns the unix second at which a UTC day begins.
-fn midnight(day: NaiveDate) -> u64 {
-    let days = day.signed_duration_since(DateTime::UNIX_EPOCH.date_naive());
-    u64::try_from(days.num_seconds()).unwrap_or_default()
 }
 
 #[cfg(test)]
