@@ -230,7 +230,8 @@ impl Manifest {
             Ok(Section { dataset, rows })
         });
         let sections = sections.collect::<Result<_, &str>>()?;
-        let part = Part::new(self.dir.join(&path), resolution, from..to, sections);
+        let (in_folder, span) = (self.dir.join(&path), from..to);
+        let part = Part { path: in_folder, resolution, span, sections, ..Part::default() };
         Ok((path, Arc::new(Part { bytes, crc, written, is_imported: imported, ..part })))
     }
 

@@ -48,16 +48,6 @@ pub struct Section {
 }
 
 impl Part {
-    /// A part whose size, checksum and time of writing are not known yet.
-    pub(super) fn new(
-        path: PathBuf,
-        resolution: Resolution,
-        span: Range<u64>,
-        sections: Vec<Section>,
-    ) -> Self {
-        Self { path, resolution, span, sections, ..Self::default() }
-    }
-
     /// Whether it has rows of a dataset.
     pub(crate) fn has(&self, dataset: &Dataset) -> bool {
         self.sections.iter().any(|section| *section.dataset == *dataset)
@@ -123,7 +113,7 @@ mod tests {
     impl Part {
         /// Makes the part of a file that no manifest lists.
         pub(in crate::history) fn of_file(path: &Path) -> Arc<Self> {
-            Arc::new(Self::new(path.to_owned(), Resolution::Minute, 0..u64::MAX, Vec::new()))
+            Arc::new(Self { path: path.to_owned(), span: 0..u64::MAX, ..Self::default() })
         }
     }
 }

@@ -166,8 +166,9 @@ impl PendingWriter {
         self.end_sum()?;
         self.end_block()?;
         self.footer.sections.retain(|place| place.rows > 0);
-        let path = self.path.with_extension("piece");
-        let part = Part::new(path, self.footer.resolution, self.span, self.footer.sections());
+        let (path, sections) = (self.path.with_extension("piece"), self.footer.sections());
+        let (resolution, span) = (self.footer.resolution, self.span);
+        let part = Part { path, resolution, span, sections, ..Part::default() };
         let mut to = self.to;
         let end = || {
             let footer = serde_json::to_vec(&self.footer)?;

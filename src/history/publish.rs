@@ -218,7 +218,8 @@ impl Store {
             return Ok(None);
         }
         let name = file_name(&section.dataset, resolution, span.start, &path);
-        let part = Part::new(self.folder.path.join(name), resolution, span, vec![section]);
+        let (path, sections) = (self.folder.path.join(name), vec![section]);
+        let part = Part { path, resolution, span, sections, ..Part::default() };
         self.stage(&file, part, now).map(Some)
     }
 }

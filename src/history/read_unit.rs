@@ -366,7 +366,8 @@ mod tests {
                 let dataset = Arc::clone(&dataset);
                 let span = start..start + resolution.secs();
                 let sections = vec![Section { dataset, rows: 1 }];
-                Arc::new(Part::new("pending/part".into(), resolution, span, sections))
+                let path = "pending/part".into();
+                Arc::new(Part { path, resolution, span, sections, ..Part::default() })
             };
             let parts = parts.iter().map(part).collect();
             let rows = RowsSnapshot { parts, ..RowsSnapshot::default() };

@@ -489,9 +489,9 @@ fn kept_piece(path: &Path) -> io::Result<Part> {
     let file = fs::File::open(path)?;
     let bytes = file.metadata()?.len();
     let sections = PendingFile::open(file)?.footer.sections();
-    let part = Part::new(path.to_owned(), Resolution::Minute, start..end, sections);
+    let (path, span) = (path.to_owned(), start..end);
     // Its hour is over.
-    Ok(Part { bytes, written: start, ..part })
+    Ok(Part { path, span, sections, bytes, written: start, ..Part::default() })
 }
 
 #[cfg(test)]

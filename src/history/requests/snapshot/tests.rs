@@ -374,6 +374,6 @@ fn hour_of(dir: &std::path::Path, hour: u64, rows: u64) -> Arc<Part> {
     }
     let ((path, _), section) = to.finish().unwrap();
     let bytes = std::fs::metadata(&path).unwrap().len();
-    let (resolution, span) = (Resolution::Minute, begin..begin + 3_600);
-    Arc::new(Part { bytes, written: begin, ..Part::new(path, resolution, span, vec![section]) })
+    let (span, sections) = (begin..begin + 3_600, vec![section]);
+    Arc::new(Part { path, span, sections, bytes, written: begin, ..Part::default() })
 }
