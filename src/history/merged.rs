@@ -1,13 +1,11 @@
 //! Rows of several parts, read side by side in order: rows of one key and time are merged into one.
 
-use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 use super::columns::RowReader;
 use super::disk::{Done, StoreError, unreadable};
 use super::parquet::order;
-use super::resolution::hull;
-use super::{Dataset, Resolution, Row};
+use super::{Dataset, Row};
 use crate::report::histogram::BucketLayout;
 
 /// The rows of one dataset in a part, one after the other.
@@ -27,27 +25,17 @@ pub(super) struct Merged<'p> {
     /// If damage ends the rows of a part, instead of being an error, so that every read returns the
     /// same rows: the parts where any error does.
     ends: Option<&'p [PathBuf]>,
-    /// The span of all rows so far.
-    pub(super) span: Range<u64>,
-    secs: u64,
 }
 
 impl<'p> Merged<'p> {
     pub(super) fn new(
         parts: impl Iterator<Item = (&'p Path, RowReader)>,
         dataset: &Dataset,
-        resolution: Resolution,
         ends: Option<&'p [PathBuf]>,
     ) -> Done<Self> {
         let cursors = parts.map(|(path, rows)| Cursor { path, rows, damage: None });
-        let mut merged = Self {
-            cursors: cursors.collect(),
-            buckets: dataset.buckets,
-            order: Vec::new(),
-            ends,
-            span: Range { start: u64::MAX, end: 0 },
-            secs: resolution.secs(),
-        };
+        let mut merged =
+            Self { cursors: cursors.collect(), buckets: dataset.buckets, order: Vec::new(), ends };
         (0..merged.cursors.len()).try_for_each(|at| merged.advance(at))?;
         Ok(merged)
     }
@@ -85,9 +73,6 @@ impl<'p> Merged<'p> {
             }
             self.order.pop();
             self.advance(at)?;
-        }
-        if let Some(row) = &merged {
-            self.span = hull(self.span.clone(), row.time..row.time + self.secs);
         }
         Ok(merged)
     }

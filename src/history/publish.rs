@@ -25,7 +25,7 @@ use super::parquet::FileWriter;
 use super::part::{Part, datasets};
 use super::pending::{PendingFile, PendingWriter};
 use super::read_plan::is_gone;
-use super::resolution::date;
+use super::resolution::{date, hull};
 use super::store::Store;
 use super::{Dataset, Resolution};
 use crate::instruments::Instrument;
@@ -182,10 +182,12 @@ impl Store {
             let file = is_kept.then(|| self.create()).transpose()?;
             let mut file = file.map(|file| FileWriter::new(file, dataset, resolution));
             let rows = opened.iter().map(|(path, file)| (*path, file.rows(dataset)));
-            let mut rows = Merged::new(rows, dataset, resolution, None)?;
+            let mut rows = Merged::new(rows, dataset, None)?;
+            let mut of_rows = Range { start: u64::MAX, end: 0 };
             self.pause(meanwhile)?;
             while let Some(row) = rows.next()? {
                 stage.advance(1);
+                of_rows = hull(of_rows, row.time..row.time + resolution.secs());
                 if let Some(sums) = &mut sums {
                     sums.add(&row)?;
                 }
@@ -195,7 +197,7 @@ impl Store {
                 self.pause(meanwhile)?;
             }
             if let Some(file) = file {
-                staged.extend(self.stage_file(file, resolution, rows.span, now)?);
+                staged.extend(self.stage_file(file, resolution, of_rows, now)?);
             }
         }
         if let Some(sums) = sums {

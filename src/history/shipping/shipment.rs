@@ -14,7 +14,7 @@ use crate::history::merged::Merged;
 use crate::history::part::{Part, datasets};
 use crate::history::pending::PackedRows;
 use crate::history::requests::packed::{REQUEST, TIMER, Tags, Timers, decoded};
-use crate::history::{Dataset, Resolution, Row};
+use crate::history::{Dataset, Row};
 use crate::pool::resolved::Request;
 use crate::shutdown::Shutdown;
 
@@ -152,7 +152,7 @@ impl Shipment {
             Ok((&*part.path, rows.map_err(unreadable(&part.path))?))
         });
         let opened = opened.collect::<Done<Vec<_>>>()?.into_iter();
-        let mut rows = Merged::new(opened, dataset, Resolution::Minute, Some(&*self.ends))?;
+        let mut rows = Merged::new(opened, dataset, Some(&*self.ends))?;
         while let Some(row) = rows.next()? {
             StoreError::unless_stopped(stop)?;
             each(&row)?;
