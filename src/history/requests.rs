@@ -20,7 +20,7 @@
 //! under another run. Nothing is on disk twice, whatever the snapshot has, and no watermark is
 //! needed for that.
 //!
-//! **Bounds.** `bytes_max` of [`Requests::new`] for copies; for publishing, a block of each piece,
+//! **Bounds.** `memory` of [`Requests::new`] for copies; for publishing, a block of each piece,
 //! 64 KiB unless a single request is longer, and a row group of each file.
 
 use std::cmp::Reverse;
@@ -42,7 +42,7 @@ use super::disk::Done;
 use super::pending::PendingWriter;
 use super::store::Store;
 use super::{Dataset, Part, Resolution};
-use crate::config::KeptRequests;
+use crate::config::{Config, KeptRequests};
 use crate::instruments::Instrument;
 use crate::merger::{SharedLive, answering};
 use crate::shutdown::Shutdown;
@@ -84,27 +84,18 @@ struct Shared {
     copy_now: AtomicBool,
     /// First id not to be looked at yet, if requests are written with file positions.
     limit: AtomicU64,
-    kept: AtomicU64,
 }
 
 impl Requests {
     /// They get one part in this many of `history.memory`.
     pub const SHARE: usize = 4;
 
-    /// Keeps these of the requests merged from now on, in `run`, or once that has begun; statuses
-    /// from `error_status` on are errors. If files are followed, only requests before a moving
-    /// limit. `None` if nothing is to be kept.
-    pub(crate) fn new(
-        keep: KeptRequests,
-        bytes_max: usize,
-        error_status: u32,
-        run: u64,
-        live: &SharedLive,
-        follows_files: bool,
-    ) -> Option<Self> {
+    /// Keeps requests merged from now on, in `run`, or once that has begun, in at most this many
+    /// bytes. `None` if nothing is to be kept.
+    pub(crate) fn new(config: &Config, memory: usize, run: u64, live: &SharedLive) -> Option<Self> {
         let seed = ahash::RandomState::new().hash_one(run);
-        let tail = match keep {
-            KeptRequests::Tail => Some(Tail::new(bytes_max, error_status, seed)),
+        let tail = match config.history.requests {
+            KeptRequests::Tail => Some(Tail::new(memory, config.reports.error_status, seed)),
             KeptRequests::All => None,
             KeptRequests::None => return None,
         };
@@ -118,10 +109,9 @@ impl Requests {
         Some(Self(Arc::new(Shared {
             live: Arc::clone(live),
             begin: next,
-            copier: Mutex::new(Copier::new(tail, bytes_max, run, next)),
+            copier: Mutex::new(Copier::new(tail, memory, run, next)),
             copy_now: AtomicBool::new(false),
-            limit: AtomicU64::new(if follows_files { next } else { u64::MAX }),
-            kept: AtomicU64::new(0),
+            limit: AtomicU64::new(u64::MAX),
         })))
     }
 
@@ -204,9 +194,10 @@ impl Requests {
 
     /// Records that this many were written; `None` if that failed.
     pub(super) fn end_flush(&self, written: Option<usize>) {
-        self.0.kept.fetch_add(written.unwrap_or_default() as u64, Ordering::Relaxed);
+        let mut copier = self.copier();
+        copier.written += written.unwrap_or_default() as u64;
         // After a failure it is tried again, with the same rows if they come with a position.
-        self.copier().is_flushing = written.is_none() && self.has_limit();
+        copier.is_flushing = written.is_none() && self.has_limit();
     }
 
     /// Takes all selected requests, for another writer.
@@ -250,7 +241,7 @@ impl Requests {
         let tail = copier.tail.as_ref();
         let (given_up, bytes) = tail.map_or((0, copier.bytes), |it| (it.given_up, it.bytes));
         readings! {
-            Counter raw_requests_kept = self.0.kept.load(Ordering::Relaxed), "Raw requests written to history.dir (history.requests).";
+            Counter raw_requests_kept = copier.written, "Raw requests written to history.dir (history.requests).";
             Counter raw_requests_missed = copier.missed, "Raw requests that had left the pool before history could look at them.";
             Counter raw_requests_given_up = given_up, "Raw requests that were to be kept and found no room in their share of history.memory; the weights of others stand for them.";
             Gauge raw_memory_bytes = bytes, "Memory of raw requests that are not on disk yet.";

@@ -239,9 +239,10 @@ impl Writer {
     /// Also keeps raw requests from now on; returns them, if any are to be kept, for their thread.
     pub(crate) fn keep_requests(&mut self, config: &Config, live: &SharedLive) -> Option<Requests> {
         let memory = config.history.memory / Requests::SHARE;
-        let (keep, error_status) = (config.history.requests, config.reports.error_status);
-        let (run, follows_files) = (self.work.history.run(), config.follows_files());
-        let requests = Requests::new(keep, memory, error_status, run, live, follows_files)?;
+        let requests = Requests::new(config, memory, self.work.history.run(), live)?;
+        if config.follows_files() {
+            requests.set_limit(requests.copier().next);
+        }
         self.work.history.keep_requests(&requests);
         Some(self.work.requests.insert(requests).clone())
     }

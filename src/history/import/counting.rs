@@ -91,14 +91,12 @@ impl Counting {
         let (_, deltas) = live.watch(choice, 0, 0);
         let live = Arc::new(RwLock::new(live));
         let rows = History::new(Parts::default(), ROWS_BYTES, Arc::clone(history.clock()));
-        let error_status = config.reports.error_status;
-        let (keep, run) = (config.history.requests, history.run());
         Self {
             hasher,
-            requests: Requests::new(keep, ROWS_BYTES / 8, error_status, run, &live, false),
+            requests: Requests::new(config, ROWS_BYTES / 8, history.run(), &live),
             live,
             deltas,
-            minutes: MinuteRollup::new(rows.clone(), error_status, None),
+            minutes: MinuteRollup::new(rows.clone(), config.reports.error_status, None),
             rows,
             kept: Vec::new(),
         }

@@ -33,11 +33,13 @@ pub(in crate::history) struct Copier {
     /// pool has them.
     pub(in crate::history) run: u64,
     /// The next id.
-    pub(super) next: u64,
+    pub(in crate::history) next: u64,
     /// Selected rows before this one are copied.
     copied_to: u64,
     /// Rows that had left before they were processed or copied.
     pub(in crate::history) missed: u64,
+    /// Requests that were written.
+    pub(super) written: u64,
     /// Whether its copies are being written: nothing is added meanwhile, only the pool has new
     /// requests.
     pub(in crate::history) is_flushing: bool,

@@ -63,7 +63,9 @@ impl Process {
         bytes_max: usize,
         run: u64,
     ) -> Requests {
-        Requests::new(keep, bytes_max, 500, run, &self.live, false).unwrap()
+        let mut config = Config::default();
+        config.history.requests = keep;
+        Requests::new(&config, bytes_max, run, &self.live).unwrap()
     }
 }
 
@@ -179,7 +181,7 @@ fn all_requests_come_back_as_they_were_sent() {
         received += random.random_range(0..200);
     }
     store.flush_requests(&requests, received.into()).unwrap();
-    assert_eq!(requests.0.kept.load(Ordering::Relaxed), all.len() as u64);
+    assert_eq!(requests.copier().written, all.len() as u64);
     assert_eq!(requests.0.copier.lock().missed, 0);
     publish_all(&mut store, u64::from(received) + 10_000);
     let rows = published(dir.path(), REQUEST);

@@ -26,7 +26,7 @@ use super::super::super::requests::tests::{BEGIN, Process, ints, published};
 use super::super::super::shipping::ShipmentRows;
 use super::super::super::{Identity, Shipping, inspect};
 use super::*;
-use crate::config::{KeptRequests, ShippedRows};
+use crate::config::{Config, KeptRequests, ShippedRows};
 use crate::delta::Reached;
 use crate::grammar::builtin;
 use crate::input::pinba::model;
@@ -203,8 +203,11 @@ impl World {
         let open: (PathBuf, OpenStore) = (self.dir.path().to_owned(), Box::new(open));
         let mut writer = Writer::new(history.clone(), open, Duration::ZERO);
         if self.packets.is_none() {
-            let (keep, run) = (KeptRequests::All, history.run());
-            let requests = Requests::new(keep, 1 << 20, 500, run, &process.live, true).unwrap();
+            let mut config = Config::default();
+            config.history.requests = KeptRequests::All;
+            let run = history.run();
+            let requests = Requests::new(&config, 1 << 20, run, &process.live).unwrap();
+            requests.set_limit(requests.copier().next);
             history.keep_requests(&requests);
             writer.work.requests = Some(requests);
         }
