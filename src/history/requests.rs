@@ -37,7 +37,7 @@ pub(super) use self::publish::PUBLISH_REQUESTS;
 pub(crate) use self::snapshot::RequestsSnapshot;
 use self::tail_sampling::Tail;
 pub(crate) use self::unpublished::Unpublished;
-use super::columns::Cell;
+use super::columns::{BatchBuilder, Cell};
 use super::disk::Done;
 use super::pending::PendingWriter;
 use super::store::Store;
@@ -258,35 +258,27 @@ impl Store {
     /// Writes rows as pieces, one for each hour, which do not count yet.
     pub(super) fn stage_requests(&mut self, rows: &mut [(f64, Kept)], now: u64) -> Done<Vec<Part>> {
         rows.sort_unstable_by_key(|row| (hour(row), Reverse(row.1.time_us), row.1.id));
-        let mut staged = Vec::new();
+        let (mut staged, mut packed) = (Vec::new(), Vec::new());
         for rows in rows.chunk_by_mut(|a, b| hour(a) == hour(b)) {
             let mut piece = PendingWriter::new(self.create()?, Resolution::Minute)?;
-            write_piece(&mut piece, rows)?;
+            for table in [REQUEST, TIMER] {
+                piece.begin(&Dataset::raw(table))?;
+                for (weight, kept) in &*rows {
+                    packed.clear();
+                    let count = kept.push(table, *weight, &mut packed);
+                    let received = u64::from(kept.received);
+                    let push = |to: &mut BatchBuilder| to.push_cells([Cell::Bytes(Some(&packed))]);
+                    if count > 0 {
+                        piece.push(count, received..received + 1, push)?;
+                    }
+                }
+                // Requests are sorted by time, timers in the order of requests.
+                rows.sort_unstable_by_key(|(_, kept)| kept.id);
+            }
             staged.push(self.stage_piece(piece, now)?);
         }
         Ok(staged)
     }
-}
-
-/// Writes the rows of an hour, which are sorted by time; then the timers, by request.
-fn write_piece(piece: &mut PendingWriter, rows: &mut [(f64, Kept)]) -> Done {
-    let mut packed = Vec::new();
-    for table in [REQUEST, TIMER] {
-        piece.begin(&Dataset::raw(table))?;
-        for (weight, kept) in &*rows {
-            packed.clear();
-            let count = kept.push(table, *weight, &mut packed);
-            if count > 0 {
-                let received = u64::from(kept.received);
-                piece.push(count, received..received + 1, |to| {
-                    to.push_cells([Cell::Bytes(Some(&packed))]);
-                })?;
-            }
-        }
-        // Timers are in the order of requests.
-        rows.sort_unstable_by_key(|(_, kept)| kept.id);
-    }
-    Ok(())
 }
 
 #[cfg(test)]
