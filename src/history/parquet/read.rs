@@ -69,11 +69,12 @@ impl Opened {
     /// The row groups that may contain the required values, and by page statistics which of their
     /// rows.
     pub(in crate::history) fn groups(&self) -> io::Result<Vec<(usize, RowSelection)>> {
-        let groups = 0..self.metadata.metadata().num_row_groups();
-        let groups = groups.map(|group| {
+        let groups = self.metadata.metadata().row_groups().iter().enumerate();
+        let groups = groups.map(|(group, of_group)| {
+            let all = RowSelector::select(of_group.num_rows().try_into().unwrap_or_default());
             let equal = self.read_as.equal.iter();
             let rows = equal.filter_map(|(name, text)| self.pages_with(group, name, text));
-            (group, rows.fold(self.all(group), |all, rows| all.intersection(&rows)))
+            (group, rows.fold(vec![all].into(), |all: RowSelection, rows| all.intersection(&rows)))
         });
         unpanicked(|| Ok(groups.filter(|(_, rows)| rows.selects_any()).collect()))
     }
@@ -89,12 +90,6 @@ impl Opened {
         let Some(known) = self.statistics(column) else { return [None, None] };
         let group = || [self.metadata.metadata().row_group(group)];
         [known.row_group_mins(group()).ok(), known.row_group_maxes(group()).ok()]
-    }
-
-    /// All rows of a group.
-    fn all(&self, group: usize) -> RowSelection {
-        let rows = self.metadata.metadata().row_group(group).num_rows();
-        vec![RowSelector::select(rows.try_into().unwrap_or_default())].into()
     }
 
     /// The rows of those pages of a column that may contain a text; `None` if unknown.
