@@ -129,11 +129,7 @@ impl ShippingThread {
             "" => std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default(),
             named => named.to_owned(),
         };
-        let mut statements = VecDeque::new();
-        if config.create_tables {
-            let made = tables::statements(&config.database, None);
-            statements.extend(made.into_iter().map(|it| vec![it]));
-        }
+        let made = config.create_tables.then(|| tables::statements(&config.database, None));
         let status = ShipStatus {
             from: OnceLock::new(),
             counters: ClickHouseCounters::default(),
@@ -144,7 +140,7 @@ impl ShippingThread {
         Ok(Self {
             server: Server::of(config)?,
             names: Identity { collector: collector.trim().to_owned(), dc: config.dc.clone() },
-            statements,
+            statements: made.into_iter().flatten().map(|it| vec![it]).collect(),
             viewed: HashMap::new(),
             back_off: BackOff::new(PAUSE_MS.0, PAUSE_MS.1),
             refused_ms: status.clock.mono_ms(),
