@@ -2,7 +2,6 @@
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use parking_lot::Mutex;
@@ -79,7 +78,7 @@ impl From<StoreError> for Failure {
 #[derive(Debug)]
 pub(super) struct Server {
     agent: Agent,
-    url: Arc<str>,
+    url: String,
     pub(super) config: ClickHouseConfig,
     /// Content of its password file, and when that was last changed.
     password: Mutex<(Option<Secret>, Option<SystemTime>)>,
@@ -97,7 +96,7 @@ impl Server {
         let trusted = ("clickhouse.ca_file", config.ca_file.as_deref());
         let server = Self {
             agent: roots::agent(settings, url, trusted, None)?,
-            url: url.into(),
+            url: url.to_owned(),
             config: config.clone(),
             password: Mutex::default(),
         };
@@ -207,18 +206,20 @@ impl Server {
 
     /// Runs on its own thread: a stop does not wait for the server.
     fn post(&self, request: RequestBuilder<WithBody>, body: Vec<u8>, stop: &Shutdown) -> Sent {
-        let url = Arc::clone(&self.url);
         let _waiting = ANSWER.begin();
-        let answer =
-            stop.unless_requested(("ship", Duration::ZERO), move || run(&url, request, &body));
-        let answer = answer.ok_or(Failure::Stopped)?;
-        answer.unwrap_or_else(|problem| Err(Failure::Later(format!("{}: {problem}", self.url))))
+        let answer = stop.unless_requested(("ship", Duration::ZERO), move || run(request, &body));
+        match answer.ok_or(Failure::Stopped)?.flatten() {
+            Ok(None) => Ok(()),
+            Ok(Some(refusal)) => Err(Failure::Refused(refusal)),
+            Err(problem) => Err(Failure::Later(format!("{}: {problem}", self.url))),
+        }
     }
 }
 
-fn run(url: &str, request: RequestBuilder<WithBody>, body: &[u8]) -> Sent {
-    let later = |problem: String| Failure::Later(format!("{url}: {problem}"));
-    let mut answer = request.send(body).map_err(|error| later(roots::problem(&error)))?;
+/// Sends a request; returns why its rows are refused for good, if they are. An error is why they
+/// are to be sent again.
+fn run(request: RequestBuilder<WithBody>, body: &[u8]) -> Result<Option<String>, String> {
+    let mut answer = request.send(body).map_err(|error| roots::problem(&error))?;
     // An error after the head of the answer is in its body, which is empty otherwise, so rows are
     // stored only when the body has ended.
     let (text, ended) = said(&mut answer);
@@ -229,22 +230,21 @@ fn run(url: &str, request: RequestBuilder<WithBody>, body: &[u8]) -> Sent {
         .and_then(|(code, _)| code.parse::<u32>().ok());
     let said = reason(&text);
     if status == 200 && code.is_none() {
-        ended.map_err(|error| later(format!("its answer did not end: {error}")))?;
+        ended.map_err(|error| format!("its answer did not end: {error}"))?;
         // A proxy may answer 200 with a page of its own: such rows are not stored.
         let mut headers = answer.headers().keys();
         let is_page = text.trim().len() > SHORT_BYTES || text.contains(['<', '{']);
         return match !is_page || headers.any(|it| it.as_str().starts_with(ITS_HEADERS)) {
-            true => Ok(()),
+            true => Ok(None),
             false => {
-                let what = "something that is not ClickHouse's";
-                Err(later(format!("it answered 200 with {what}: {said}")))
+                Err(format!("it answered 200 with something that is not ClickHouse's: {said}"))
             }
         };
     }
     let mut refusals = REFUSALS.lines().filter_map(|line| line.split_once(' ')?.0.parse().ok());
     match code.is_some_and(|code| refusals.any(|it: u32| it == code)) {
-        true => Err(Failure::Refused(said)),
-        false => Err(later(format!("it answered {status}: {said}"))),
+        true => Ok(Some(said)),
+        false => Err(format!("it answered {status}: {said}")),
     }
 }
 
