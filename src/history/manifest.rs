@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::disk::{Done, StoreError, damaged, read_existing};
@@ -53,8 +54,8 @@ pub(super) struct Head {
 
 /// The part common to all formats.
 #[derive(Deserialize)]
-pub(super) struct Format {
-    pub(super) format: u32,
+struct Format {
+    format: u32,
 }
 
 /// A commit. What is empty is not written: on a full disk each byte of the manifest counts.
@@ -164,11 +165,7 @@ impl Manifest {
         let first = lines.next().unwrap_or_default();
         let head = checked(first).ok_or_else(|| damaged("its first line".to_owned()))?;
         let bad = |error: serde_json::Error| damaged(error.to_string());
-        let Format { format } = serde_json::from_slice(head).map_err(bad)?;
-        if format > FORMAT {
-            return Err(StoreError::Newer { path, found: format, known: FORMAT });
-        }
-        let (head, bytes) = (serde_json::from_slice(head).map_err(bad)?, first.len() as u64);
+        let (head, bytes) = (of_format(FORMAT, head, &path)?, first.len() as u64);
         let mut manifest = Self { head, bytes, ..Self::new(dir) };
         while let Some(line) = lines.next() {
             if let Some(commit) = checked(line) {
@@ -386,6 +383,15 @@ impl Manifest {
 pub(super) fn line(what: &impl Serialize) -> Vec<u8> {
     let json = serde_json::to_string(what).expect("it consists of texts and numbers");
     format!("{:08x} {json}\n", crc32fast::hash(json.as_bytes())).into_bytes()
+}
+
+/// Reads the JSON of a file whose newest format is `known`.
+pub(super) fn of_format<T: DeserializeOwned>(known: u32, json: &[u8], path: &Path) -> Done<T> {
+    let bad = |error: serde_json::Error| damaged(path, error.to_string());
+    match serde_json::from_slice::<Format>(json).map_err(bad)?.format {
+        found if found > known => Err(StoreError::Newer { path: path.to_owned(), found, known }),
+        _ => serde_json::from_slice(json).map_err(bad),
+    }
 }
 
 /// Whether an appended line may not have been finished: it lacks its end or, after a power cut, has

@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::shipment::{ShipPosition, ShipmentRows};
 use crate::config::ShippedRows;
 use crate::history::Resolution;
-use crate::history::disk::{Done, StoreError, damaged, read_existing};
-use crate::history::manifest::{self, Format};
+use crate::history::disk::{Done, damaged, read_existing};
+use crate::history::manifest;
 use crate::history::part::Part;
 
 /// The file in it with the progress of shipping.
@@ -164,11 +164,7 @@ pub(super) fn read(path: &Path) -> Done<Option<Cursor>> {
     let Some(text) = read_existing(path)? else { return Ok(None) };
     let json = if text.starts_with(b"{") { Some(&*text) } else { manifest::checked(&text) };
     let json = json.ok_or_else(|| damaged(path, "its checksum is wrong".to_owned()))?;
-    let bad = |error: serde_json::Error| damaged(path, error.to_string());
-    match serde_json::from_slice::<Format>(json).map_err(bad)?.format {
-        ..=FORMAT => serde_json::from_slice(json).map_err(bad).map(Some),
-        found => Err(StoreError::Newer { path: path.to_owned(), found, known: FORMAT }),
-    }
+    manifest::of_format(FORMAT, json, path).map(Some)
 }
 
 #[cfg(test)]
@@ -176,6 +172,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::history::disk::StoreError;
 
     #[test]
     fn a_flipped_bit_is_noticed_and_older_files_are_read() {
