@@ -79,7 +79,7 @@ pub struct Shipping {
     pub(crate) store: u128,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
     folder: PathBuf,
     disk: Disk,
@@ -149,8 +149,8 @@ impl Shipping {
         let unopened = ours_in(store.dir(), UNSHIPPED)?.into_iter();
         let unopened = unopened.map(|path| (path, Tries::default())).collect();
         let missing = store.manifest.missing.values().cloned().collect();
-        let (kept, tries) = (Vec::new(), Tries::default());
-        let mut inner = Inner { folder, disk, cursor, damage, kept, missing, tries, unopened };
+        let mut inner =
+            Inner { folder, disk, cursor, damage, missing, unopened, ..Inner::default() };
         if let Err(error) = inner.open_kept() {
             error!(%error, "A piece that is to be shipped cannot be opened: nothing is shipped until it can.");
         }
