@@ -299,9 +299,7 @@ impl PendingFile {
 
     /// The position of all rows of a dataset.
     pub(super) fn all(&self, dataset: &Dataset) -> Range<u64> {
-        let shares = self.shares(dataset);
-        let all = shares.first().zip(shares.last());
-        all.map(|(first, last)| first.start..last.end).unwrap_or_default()
+        self.shares(dataset).into_iter().reduce(hull).unwrap_or_default()
     }
 }
 
