@@ -129,13 +129,11 @@ impl UnflushedRows {
         let mut to = BatchBuilder::pending(dataset, Resolution::Minute);
         let mut scratch = Scratch::default();
         let mut batches = Vec::new();
-        for (of, row) in self.stored(dataset, 0..u64::MAX) {
-            to.push_stored(&row.encoded(of, &dataset.buckets, &mut scratch));
-            if to.rows == BATCH_ROWS {
-                batches.push(to.finish());
+        let mut rows = self.stored(dataset, 0..u64::MAX).peekable();
+        while rows.peek().is_some() {
+            for (of, row) in rows.by_ref().take(BATCH_ROWS) {
+                to.push_stored(&row.encoded(of, &dataset.buckets, &mut scratch));
             }
-        }
-        if to.rows > 0 {
             batches.push(to.finish());
         }
         batches
