@@ -103,10 +103,9 @@ struct Work {
     on_restored: Option<OnRestored>,
     /// Whether history is on again and nothing of it was written yet.
     is_back: bool,
-    /// Whether the last failure can be detected without writing: no room, or no permission.
-    is_blocked: bool,
-    /// Free bytes at which writing seems possible again.
-    room: u64,
+    /// Free bytes at which writing seems possible again, if the last failure can be detected without
+    /// writing: no room, or no permission.
+    room: Option<u64>,
     /// Monotonic milliseconds of the next look at that.
     look_ms: u64,
     /// What fails now is lost.
@@ -179,8 +178,7 @@ impl Writer {
             retained: 0,
             on_restored: None,
             is_back: false,
-            is_blocked: false,
-            room: 0,
+            room: None,
             look_ms: 0,
             is_stopping: false,
         };
@@ -316,10 +314,10 @@ impl Work {
     /// again.
     fn look(&mut self, store: &Store) {
         let now_ms = self.history.clock().mono_ms();
-        if self.is_blocked && now_ms >= self.look_ms {
+        if let Some(room) = self.room.filter(|_| now_ms >= self.look_ms) {
             self.look_ms = now_ms + LOOK_MS;
-            self.is_blocked = !store.seems_writable(self.room);
-            if !self.is_blocked {
+            if store.seems_writable(room) {
+                self.room = None;
                 self.flush_ms = now_ms;
                 (self.writing.next_ms, self.maintenance.next_ms) = (now_ms, now_ms);
             }
@@ -540,8 +538,8 @@ impl Work {
     /// and yet too little.
     fn is_blocked_by(&mut self, store: &Store, error: &StoreError) {
         let free = store.disk.free(store.dir()).unwrap_or_default();
-        self.room = if error.is_full() { free + LEAST_ROOM } else { 0 };
-        self.is_blocked = !store.seems_writable(self.room);
+        let room = if error.is_full() { free + LEAST_ROOM } else { 0 };
+        self.room = (!store.seems_writable(room)).then_some(room);
     }
 
     /// Publishes the result of an attempt, and the data on disk.
