@@ -448,12 +448,10 @@ impl History {
     /// may not have.
     pub(super) fn waiting(&self) -> (usize, BTreeMap<String, usize>) {
         let memory = MEMORY.lock(&self.0.memory);
-        let Memory { running, flushing, .. } = &*memory;
-        let all = running.len() + flushing.as_ref().map_or(0, |it| it.rows.len());
+        let all = memory.rows(true).map(UnflushedRows::len).sum();
         let mut unlogged = BTreeMap::new();
-        if running.fresh.is_none() {
-            let flushing = flushing.iter().filter(|it| !it.is_restored).map(|it| &*it.rows);
-            for (report, rows) in flushing.chain([running]).flat_map(UnflushedRows::lens) {
+        if memory.running.fresh.is_none() {
+            for (report, rows) in memory.rows(false).flat_map(UnflushedRows::lens) {
                 *unlogged.entry(report.to_owned()).or_default() += rows;
             }
         }
@@ -469,10 +467,7 @@ impl History {
 
     /// Contents, writes and losses, for the daemon's status.
     pub(crate) fn status(&self) -> Group {
-        let memory = MEMORY.lock(&self.0.memory);
-        let flushing = memory.flushing.as_ref().map_or(0, |it| it.rows.bytes());
-        let bytes = memory.running.bytes() + flushing;
-        drop(memory);
+        let bytes: usize = MEMORY.lock(&self.0.memory).rows(true).map(UnflushedRows::bytes).sum();
         let status = self.0.status.lock();
         let age_ms = self.0.clock.mono_ms().saturating_sub(status.flushed_ms);
         let mut readings = readings! {
@@ -491,6 +486,12 @@ impl History {
 }
 
 impl Memory {
+    /// All rows, with or without those of an earlier process.
+    fn rows(&self, has_restored: bool) -> impl Iterator<Item = &UnflushedRows> {
+        let flushing = self.flushing.iter().filter(move |it| has_restored || !it.is_restored);
+        flushing.map(|it| &*it.rows).chain([&self.running])
+    }
+
     /// Takes the rows to write next, if there are some and no others are being written.
     fn begin_flush(&mut self) {
         // Lines that rows have already come with a position alone.

@@ -16,8 +16,7 @@ impl History {
     /// process.
     pub(in crate::history) fn lose_at_stop(&self, rows: bool, requests: u64) {
         let memory = MEMORY.lock(&self.0.memory);
-        let flushing = memory.flushing.iter().filter(|it| !it.is_restored).map(|it| &*it.rows);
-        let first = flushing.chain([&memory.running]).flat_map(UnflushedRows::times).min();
+        let first = memory.rows(false).flat_map(UnflushedRows::times).min();
         let now = self.0.clock.unix_ms() / 1_000;
         let mut status = self.0.status.lock();
         let since = self.0.clock.mono_ms().saturating_sub(status.flushed_ms) / 1_000;
