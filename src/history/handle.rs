@@ -343,7 +343,7 @@ impl History {
     /// A consistent view of raw requests.
     pub(crate) fn requests(&self) -> RequestsSnapshot {
         let parts = self.0.parts.read();
-        RequestsSnapshot::new(&parts, self.0.requests.get().map(Requests::unpublished))
+        RequestsSnapshot::new(&parts, self.0.requests.get().map(Requests::unflushed))
     }
 
     /// Starts to keep raw requests.

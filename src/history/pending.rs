@@ -1,4 +1,4 @@
-//! Pending files: unpublished rows of many datasets in one file, as batches of their
+//! Pending files: rows on disk that are not published yet, of many datasets, as batches of their
 //! [stored](super::columns) columns.
 //!
 //! ```text

@@ -25,7 +25,7 @@ use super::parquet::{Bounds, Opened, ReadAs};
 use super::part::Part;
 use super::pending::{PackedRows, PendingFile};
 use super::read_plan::ReadPlan;
-use super::requests::unpublished::{Unpublished, packed_in, unpacked};
+use super::requests::unflushed::{UnflushedRequests, packed_in, unpacked};
 use super::row::StoredRow;
 use super::{Dataset, History, Resolution, Row};
 
@@ -100,7 +100,7 @@ enum UnitRows {
     /// A share of a pending file.
     Pending(Arc<PendingFile>, Range<u64>),
     Memory(Arc<[RecordBatch]>),
-    Requests(Unpublished),
+    Requests(UnflushedRequests),
 }
 
 /// Consecutive rows of a unit that are added to the same sum.
@@ -151,7 +151,7 @@ impl ReadUnit {
     }
 
     /// Raw requests that are in no part yet.
-    pub(super) fn of_requests(requests: Unpublished) -> Self {
+    pub(super) fn of_requests(requests: UnflushedRequests) -> Self {
         Self { part: None, rows: UnitRows::Requests(requests), times: 0..u64::MAX }
     }
 

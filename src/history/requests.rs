@@ -36,7 +36,7 @@ pub(crate) use self::packed::{REQUEST, REQUEST_TAG, TABLES, TIMER, Tags, Timers}
 pub(super) use self::publish::PUBLISH_REQUESTS;
 pub(crate) use self::snapshot::RequestsSnapshot;
 use self::tail_sampling::Tail;
-pub(crate) use self::unpublished::Unpublished;
+pub(crate) use self::unflushed::UnflushedRequests;
 use super::columns::{BatchBuilder, Cell};
 use super::disk::Done;
 use super::pending::PendingWriter;
@@ -54,7 +54,7 @@ pub(super) mod packed;
 mod publish;
 mod snapshot;
 mod tail_sampling;
-pub(super) mod unpublished;
+pub(super) mod unflushed;
 
 /// Interval at which the copier checks for work.
 const NAP: Duration = Duration::from_millis(50);
@@ -215,11 +215,11 @@ impl Requests {
     }
 
     /// Requests in transit at this moment: selected ones, and after them those only in the pool.
-    pub(super) fn unpublished(&self) -> Unpublished {
+    pub(super) fn unflushed(&self) -> UnflushedRequests {
         let mut copier = self.copier();
         // Those without room are among the latter.
         let _is_all = copier.select(&self.0.live, self.limit());
-        Unpublished {
+        UnflushedRequests {
             kept: copier.rows(&self.0.live).into(),
             live: Arc::clone(&self.0.live),
             ids: copier.next..answering(&self.0.live).pool.requests.next_id(),
@@ -231,7 +231,7 @@ impl Requests {
 
     /// The number of requests in transit, with those that nobody has looked at yet.
     pub(super) fn waiting(&self) -> usize {
-        let waiting = self.unpublished();
+        let waiting = self.unflushed();
         waiting.kept.len() + waiting.ids.count()
     }
 

@@ -1,7 +1,7 @@
 //! Retention: removes published files by age, by total size, and when the disk gets full.
 //!
 //! To make room, raw requests go first, then the minutes, oldest first, then hours, then days.
-//! Unpublished rows stay: they are published, and thereby summed to coarser ones, first.
+//! Pending rows stay: they are published, and thereby summed to coarser ones, first.
 //!
 //! Age does not follow the wall clock alone, which may be wrong by years for a while: see
 //! [`AgeClock`].

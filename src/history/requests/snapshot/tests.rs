@@ -36,7 +36,7 @@ type Name = (i64, i64);
 fn at(store: &Store, requests: &Requests) -> RequestsSnapshot {
     let parts = store.parts();
     let parts = parts.read();
-    RequestsSnapshot::new(&parts, Some(requests.unpublished()))
+    RequestsSnapshot::new(&parts, Some(requests.unflushed()))
 }
 
 fn wanted(table: &'static str, condition: Option<Expr>) -> Wanted {
@@ -278,7 +278,7 @@ fn slowest(at: &RequestsSnapshot, host: &str) -> (Vec<i64>, u64) {
 fn a_condition_that_fails_is_no_damage() {
     let dir = tempfile::tempdir().unwrap();
     let (mut at, _store) = hours(dir.path());
-    at.unpublished = None;
+    at.unflushed = None;
     let fails = cast(col("hostname"), DataType::Int64).eq(lit(7_i64));
     let mut reader = Scan::new(at.sources(REQUEST), wanted(REQUEST, Some(fails)));
     let error = loop {

@@ -185,7 +185,7 @@ fn the_oldest_and_finest_make_room() {
     assert!(files(&store).0.len() < 10);
     store.retention.size_max = 0;
     store.expire(NOON + 63 * HOUR).unwrap();
-    // Only unpublished days are left.
+    // Only pending days are left.
     let parts = Arc::clone(&store.parts().read());
     let kept = parts.iter().map(|it| (it.resolution, it.is_published()));
     assert!(kept.eq([(Resolution::Day, false); 3]));

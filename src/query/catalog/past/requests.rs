@@ -112,7 +112,7 @@ impl Catalog {
         let history = self.kept_history()?;
         let at = history.requests();
         let mut lacking = Vec::new();
-        match (at.received(), &at.unpublished) {
+        match (at.received(), &at.unflushed) {
             (None, None) => {
                 let why = "no raw requests are kept: history.requests is \"none\", or pool.request_pool_size 0; \
                     those in memory are found without from and to";
@@ -169,7 +169,7 @@ impl Catalog {
         id: u64,
     ) -> Result<RequestDetail, QueryError> {
         let at = self.kept_history()?.requests();
-        let now = at.unpublished.as_ref();
+        let now = at.unflushed.as_ref();
         let is_now = now.is_some_and(|now| now.run == run && now.begin <= id);
         let in_pool = self.raw.as_ref().filter(|_| is_now);
         let in_pool = in_pool.and_then(|pool| pool.request(id).ok());
@@ -243,7 +243,7 @@ const WEIGHTS_MAX: u64 = 250_000;
 /// Whether requests of a span may have been left out of a sample, whatever a search for them finds:
 /// some request stands for others, or there are too many to be sure.
 pub(super) fn is_sampled(at: &RequestsSnapshot, span: &Range<u64>) -> bool {
-    if !at.unpublished.as_ref().is_some_and(|now| now.is_sample) {
+    if !at.unflushed.as_ref().is_some_and(|now| now.is_sample) {
         return false;
     }
     let since = clipped(span.start.saturating_sub(FLUSH_SECS_MAX));
@@ -398,10 +398,10 @@ fn timers_of(
     names: impl IntoIterator<Item = RequestName> + Clone,
     lacking: &mut Vec<String>,
 ) -> Vec<Vec<TimerDetail>> {
-    let disk = RequestsSnapshot { unpublished: None, ..at.clone() };
+    let disk = RequestsSnapshot { unflushed: None, ..at.clone() };
     let memory = RequestsSnapshot { parts: Vec::new(), ..at.clone() };
     let mut in_memory: HashMap<u64, Vec<TimerDetail>> = HashMap::new();
-    if let Some(now) = &memory.unpublished {
+    if let Some(now) = &memory.unflushed {
         let of_run = names.clone().into_iter().filter(|name| name.run == now.run);
         let ids = of_run.map(|name| lit(clipped(name.id))).collect();
         let mut reader = reader(&memory, TIMER, None, [ident(OF_REQUEST).in_list(ids, false)]);
@@ -416,7 +416,7 @@ fn timers_of(
         if bytes >= TIMERS_BYTES_MAX {
             break;
         }
-        let is_now = memory.unpublished.as_ref().is_some_and(|now| now.run == name.run);
+        let is_now = memory.unflushed.as_ref().is_some_and(|now| now.run == name.run);
         let known = in_memory.remove(&name.id).filter(|_| is_now);
         let mut of_request = known.unwrap_or_else(|| {
             let mut found = Vec::new();

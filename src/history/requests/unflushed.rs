@@ -1,5 +1,6 @@
-//! Requests that are in no file yet: in pieces, collected ones, and after those the ones only in
-//! the pool, each with weight 1. All have one encoding, and are read as the columns of files.
+//! Requests that are not flushed yet: collected ones, and after those the ones only in the pool,
+//! each with weight 1. They have the encoding of those in pieces, and like these they are read as
+//! the columns of files.
 
 use std::io;
 use std::iter;
@@ -20,7 +21,7 @@ const FIRST_ROWS: usize = 256;
 
 /// Requests in transit to the disk at one moment.
 #[derive(Debug, Clone)]
-pub(crate) struct Unpublished {
+pub(crate) struct UnflushedRequests {
     /// The collected ones, with their weights.
     pub(super) kept: Arc<[(f64, Kept)]>,
     pub(super) live: SharedLive,
@@ -34,7 +35,7 @@ pub(crate) struct Unpublished {
     pub(crate) is_sample: bool,
 }
 
-impl Unpublished {
+impl UnflushedRequests {
     /// From when to when they were received, in unix seconds.
     pub(super) fn received(&self) -> Option<Range<u64>> {
         let collected = self.kept.iter().map(|(_, kept)| kept.received);
