@@ -3,8 +3,10 @@
 
 use std::collections::HashSet;
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, BufReader, Read as _};
 use std::path::{Path, PathBuf};
+
+use flate2::CrcReader;
 
 use super::disk::{Done, failed};
 use super::manifest::Manifest;
@@ -106,14 +108,7 @@ fn is_ours(path: &Path) -> bool {
 
 /// Size and checksum of a file.
 pub(super) fn checksum(path: &Path) -> io::Result<(u64, u32)> {
-    let (mut file, mut part) = (File::open(path)?, vec![0; 256 << 10]);
-    let (mut bytes, mut crc) = (0, crc32fast::Hasher::new());
-    loop {
-        let read = file.read(&mut part)?;
-        if read == 0 {
-            return Ok((bytes, crc.finalize()));
-        }
-        crc.update(&part[..read]);
-        bytes += read as u64;
-    }
+    let mut file = CrcReader::new(BufReader::with_capacity(256 << 10, File::open(path)?));
+    let bytes = io::copy(&mut file, &mut io::sink())?;
+    Ok((bytes, file.crc().sum()))
 }
