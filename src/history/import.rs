@@ -161,7 +161,10 @@ impl Importer {
             // The row that identifies the piece.
             let name = key_of([NO_REPORT, &named(&lines[..piece.bytes])]);
             counting.cover(&name, &BTreeMap::from([(Resolution::Minute.begin(first), 0)]));
-            self.write(counting)?;
+            let (rows, requests) = counting.end();
+            let (done, is_done) = mpsc::sync_channel(1);
+            self.inbox.send(Import { rows, requests, done }).map_err(|_| ImportError::Stopping)?;
+            is_done.recv().map_err(|_| ImportError::Stopping)?.map_err(ImportError::NotWritten)?;
         }
         Ok(result(piece, false))
     }
@@ -243,15 +246,6 @@ impl Importer {
         let mut known = None;
         self.each_coverage(ended, &mut |_, row| known = known.max(bytes_of(row)))?;
         Ok(known)
-    }
-
-    /// Passes it to the writer, and waits.
-    fn write(&self, counting: Counting) -> Imported {
-        let (rows, requests) = counting.end();
-        let Some(rows) = rows else { return Ok(()) };
-        let (done, is_done) = mpsc::sync_channel(1);
-        self.inbox.send(Import { rows, requests, done }).map_err(|_| ImportError::Stopping)?;
-        is_done.recv().map_err(|_| ImportError::Stopping)?.map_err(ImportError::NotWritten)
     }
 }
 

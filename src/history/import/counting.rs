@@ -145,7 +145,7 @@ impl Counting {
     }
 
     /// The rows, and the raw requests to keep.
-    pub(super) fn end(self) -> (Option<Arc<UnflushedRows>>, Vec<(f64, Kept)>) {
-        (self.rows.begin_flush().map(|it| it.rows), self.kept)
+    pub(super) fn end(self) -> (Arc<UnflushedRows>, Vec<(f64, Kept)>) {
+        (self.rows.begin_flush().map(|it| it.rows).unwrap_or_default(), self.kept)
     }
 }
