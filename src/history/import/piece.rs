@@ -80,18 +80,15 @@ impl Piece {
             if !line.ends_with(b"\n") {
                 split.feed(b"\n", &mut take);
             }
-            if hours.len() >= HOURS_MAX || piece.rows(reports) >= ROWS_MAX {
+            // About as many rows as reports make of it: one for each request, and of coverage.
+            let minutes = MINUTE_ROWS * piece.minutes.len() + piece.covered.len();
+            let rows = reports * (piece.requests as usize + minutes);
+            if hours.len() >= HOURS_MAX || rows >= ROWS_MAX {
                 break;
             }
         }
         decoder.publish();
         piece
-    }
-
-    /// About as many rows as these reports make of it: one for each request, and of coverage.
-    fn rows(&self, reports: usize) -> usize {
-        let minutes = MINUTE_ROWS * self.minutes.len() + self.covered.len();
-        reports * (self.requests as usize + minutes)
     }
 
     /// Adds the time up to a line of this second.
