@@ -63,13 +63,6 @@ impl AgeClock {
     pub(super) fn of(unix_secs: Option<u64>) -> Self {
         Self { unix_ms: unix_secs.map(|secs| secs.saturating_mul(1_000)), mono_ms: None }
     }
-
-    fn advance(&mut self, unix_ms: u64, mono_ms: u64) {
-        let before = self.mono_ms.replace(mono_ms).unwrap_or(mono_ms);
-        let most = mono_ms.saturating_sub(before).saturating_mul(PACE);
-        let at = self.unix_ms.get_or_insert(unix_ms);
-        *at = unix_ms.clamp(at.saturating_sub(most), at.saturating_add(most));
-    }
 }
 
 impl Store {
@@ -80,7 +73,11 @@ impl Store {
         if !self.manifest.parts().chain(missing).any(|part| part.is_published()) {
             self.age.unix_ms = None;
         }
-        self.age.advance(clock.unix_ms(), clock.mono_ms());
+        let (unix_ms, mono_ms) = (clock.unix_ms(), clock.mono_ms());
+        let before = self.age.mono_ms.replace(mono_ms).unwrap_or(mono_ms);
+        let most = mono_ms.saturating_sub(before).saturating_mul(PACE);
+        let at = self.age.unix_ms.get_or_insert(unix_ms);
+        *at = unix_ms.clamp(at.saturating_sub(most), at.saturating_add(most));
         self.manifest.aged = self.age.unix_ms.map(|ms| ms / 1_000);
     }
 
