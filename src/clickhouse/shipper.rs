@@ -257,9 +257,8 @@ impl ShippingThread {
         stop: &Shutdown,
     ) -> Sent<Vec<Refused>> {
         loop {
-            let mut unread = Vec::new();
-            match self.send_rows(shipment, origin, only, &mut unread, stop) {
-                Ok(refused) => {
+            match self.send_rows(shipment, origin, only, stop) {
+                Ok((refused, unread)) => {
                     // Refused rows are read again and again, and were counted.
                     for Unread { path, reason, rows } in unread.iter().filter(|_| only.is_none()) {
                         self.status.counters.rows_unreadable.add(*rows);
@@ -292,16 +291,15 @@ impl ShippingThread {
         }
     }
 
-    /// Sends the rows table by table; returns the refused ones.
+    /// Sends the rows table by table; returns the refused ones, and files that could not be read.
     fn send_rows(
         &mut self,
         shipment: &Shipment,
         origin: &Origin,
         only: Option<&str>,
-        unread: &mut Vec<Unread>,
         stop: &Shutdown,
-    ) -> Sent<Vec<Refused>> {
-        let mut refused = Vec::new();
+    ) -> Sent<(Vec<Refused>, Vec<Unread>)> {
+        let (mut refused, mut unread) = (Vec::new(), Vec::new());
         let mut work = [0, shipment.rows_max()];
         for table in TABLES.into_iter().filter(|it| only.is_none_or(|only| only == it.name)) {
             let block = Block::new(table);
@@ -330,7 +328,7 @@ impl ShippingThread {
             self.send_block(&mut sending, true, stop)?;
             refused.extend(sending.refused);
         }
-        Ok(refused)
+        Ok((refused, unread))
     }
 
     /// Sends the block if it is full, or the last one, until it is accepted or refused.
