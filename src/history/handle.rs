@@ -425,6 +425,12 @@ impl History {
         memory.flushing.as_ref().is_some_and(|it| it.is_restored)
     }
 
+    /// Whether there are sealed rows to write.
+    pub(super) fn has_sealed(&self) -> bool {
+        let memory = MEMORY.lock(&self.0.memory);
+        matches!(memory.seal, Seal::Begun) && memory.flushing.is_some()
+    }
+
     /// Takes the rows to write, if there are some.
     pub(super) fn begin_flush(&self) -> Option<Flushing> {
         let parts = self.0.parts.read();

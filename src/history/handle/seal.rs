@@ -39,14 +39,6 @@ impl Memory {
     }
 }
 
-impl History {
-    /// Whether there are sealed rows to write.
-    pub(in crate::history) fn has_sealed(&self) -> bool {
-        let memory = MEMORY.lock(&self.0.memory);
-        matches!(memory.seal, Seal::Begun) && memory.flushing.is_some()
-    }
-}
-
 impl CutHistory for History {
     fn next_file(&self) -> Option<u64> {
         let parts = self.0.parts.read();
