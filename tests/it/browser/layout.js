@@ -56,12 +56,12 @@ for (const table of document.querySelectorAll('table')) {
     const inner = box(cell).width - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight);
     const text = range.getBoundingClientRect();
     // What wraps may be as wide as it likes.
-    const wraps = cell.matches('.key') && text.height > 1.9 * parseFloat(style.lineHeight);
+    const wraps = cell.matches('.key') && text.height > 1.5 * parseFloat(style.lineHeight);
     const left = wraps ? 0 : inner - text.width;
     spare.set(cell.cellIndex, Math.min(left, spare.get(cell.cellIndex) ?? left));
   }
-  const room = Math.max(0, ...spare.values());
-  if (room > 40) say('wrapped beside room:', wrapped, room);
+  const [column, room] = [...spare].reduce((most, it) => it[1] > most[1] ? it : most, [0, 0]);
+  if (room > 40) say(`wrapped beside room in column ${column}:`, wrapped, room);
   // Nor where another name could give instead.
   const names = [...table.querySelectorAll('tbody tr:first-child > .key:not(.text, .pairs)')].map((cell) => box(cell).width);
   for (const name of all) {
