@@ -152,7 +152,8 @@ fn it_ends_with_its_terminal() {
     let mut screen = Screen::start(top(&here.site, &[]), 140, 30);
     screen.await_text("/slow");
     screen.hang_up("?");
-    assert_eq!(screen.end().code(), Some(1));
+    let status = screen.end();
+    assert_eq!(status.code(), Some(1), "{status}");
     here.stop();
 }
 

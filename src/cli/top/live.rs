@@ -6,6 +6,7 @@
 //! When the terminal itself goes away, a thread of its own ends the process.
 
 use std::io::{self, IsTerminal as _, stdin};
+use std::mem::ManuallyDrop;
 use std::process;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -34,12 +35,13 @@ fn end_with_terminal() {
     process::exit(1);
 }
 
-/// Restores the terminal when dropped.
-struct TerminalGuard(ratatui::DefaultTerminal);
+/// Restores the terminal when dropped. The terminal may be gone, as with a lost connection; then
+/// there is nothing to restore, and what ratatui drops would panic for it.
+struct TerminalGuard(ManuallyDrop<ratatui::DefaultTerminal>);
 
 impl Drop for TerminalGuard {
     fn drop(&mut self) {
-        // The terminal may be gone, as with a lost connection; then there is nothing to restore.
+        let _cursor_shown = self.0.show_cursor();
         let _put_back = ratatui::try_restore();
     }
 }
@@ -52,7 +54,7 @@ pub fn run(client: Client, mut model: Model, colour: bool, shutdown: &Shutdown) 
     let mut query = model.query();
     let (queries, updates) = poll::start(client, query.clone())?;
     thread::Builder::new().name("terminal".to_owned()).spawn(end_with_terminal)?;
-    let mut screen = TerminalGuard(ratatui::try_init()?);
+    let mut screen = TerminalGuard(ManuallyDrop::new(ratatui::try_init()?));
     let mut changed = true;
     while !shutdown.requested() {
         if changed {
