@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
+use tokio::task::AbortHandle;
 
 use super::tables::{BUILD, refusals};
 use crate::access::tls::Tls;
@@ -79,6 +80,9 @@ pub struct Status {
     pub fleet: Option<Fleet>,
     /// Why not everything is pushed over OTLP, if so: of metrics, and of spans.
     pub pushing: Arc<Mutex<[Option<String>; 2]>>,
+    /// Statements that were ended and may still run: since when, monotonic milliseconds, oldest
+    /// first.
+    pub unended: Mutex<Vec<(u64, AbortHandle)>>,
     /// When and why the configuration was not reloaded, until it is.
     pub not_reloaded: Mutex<Option<String>>,
 }
@@ -105,6 +109,7 @@ impl Status {
             shipping: None,
             fleet: None,
             pushing: Arc::default(),
+            unended: Mutex::default(),
             not_reloaded: Mutex::default(),
         }
     }

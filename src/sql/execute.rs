@@ -388,8 +388,9 @@ impl Engine {
         let watch = StatementGuard::new(session, &self.0.settings, pool);
         let work = cancellation::scope(Arc::clone(&watch), work(self.clone(), session.clone()));
         let task = self.runtime()?.spawn(work);
+        let catalog = Arc::clone(&self.0.catalog);
         let mut ends_with_us =
-            Running { task: task.abort_handle(), watch: Some(Arc::clone(&watch)) };
+            Running { task: task.abort_handle(), watch: Some(Arc::clone(&watch)), catalog };
         let Ok(ended) = tokio::time::timeout_at(watch.until.into(), task).await else {
             return Err(watch.late.clone());
         };

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use super::cancellation::StatementGuard;
 use super::error::SqlError;
 use crate::instruments::Active;
+use crate::query::catalog::Catalog;
 
 /// The answer to one statement.
 #[derive(Debug)]
@@ -164,12 +165,17 @@ impl Rows {
     }
 }
 
-/// A task that is aborted on drop.
+/// A task that is aborted on drop. If it cannot be interrupted, the catalog's status has it until it
+/// ends.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) task: tokio::task::AbortHandle,
     pub(super) watch: Option<Arc<StatementGuard>>,
+    pub(super) catalog: Arc<Catalog>,
 }
+
+/// Most of them that the status has: all wait for the same few threads.
+const UNENDED_MAX: usize = 100;
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -177,5 +183,12 @@ impl Drop for Running {
             watch.leave();
         }
         self.task.abort();
+        if !self.task.is_finished() {
+            let mut unended = self.catalog.status.unended.lock();
+            unended.retain(|(_, task)| !task.is_finished());
+            if unended.len() < UNENDED_MAX {
+                unended.push((self.catalog.clock.mono_ms(), self.task.clone()));
+            }
+        }
     }
 }

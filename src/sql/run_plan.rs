@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use datafusion::arrow::datatypes::Schema;
 use datafusion::arrow::record_batch::RecordBatch;
-use datafusion::common::Result;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{DataFusionError, Result};
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::joins::utils::JoinFilter;
@@ -111,7 +111,8 @@ impl Engine {
             Poll::Ready(()) => None,
             Poll::Pending => {
                 let task = self.runtime()?.spawn(work);
-                Some(Running { task: task.abort_handle(), watch: Some(guard) })
+                let catalog = Arc::clone(&self.0.catalog);
+                Some(Running { task: task.abort_handle(), watch: Some(guard), catalog })
             }
         };
         Ok(Reply::Rows(Rows {
@@ -160,27 +161,35 @@ async fn run(
     Ok(())
 }
 
-/// Makes the joins of a plan notice when they should end.
+/// Makes the joins of a plan notice when they should end: a join whose condition refuses all pairs
+/// comes back to nobody in between, so its condition asks.
 pub(super) fn interruptible(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let asking = |filter: &JoinFilter| {
+        let (condition, schema) = (Arc::clone(filter.expression()), filter.schema());
+        let condition = functions::around(functions::INTERRUPTIBLE, condition, schema)?;
+        let columns = filter.column_indices().to_vec();
+        Ok::<_, DataFusionError>(Some(JoinFilter::new(condition, columns, Arc::clone(schema))))
+    };
     plan.transform_up(|node| {
-        if let Some(join) = node.downcast_ref::<NestedLoopJoinExec>() {
-            let Some(filter) = join.filter() else {
-                return Ok(Transformed::yes(Arc::new(CooperativeExec::new(node))));
-            };
-            let condition = Arc::clone(filter.expression());
-            let filter = JoinFilter::new(
-                functions::around(functions::INTERRUPTIBLE, condition, filter.schema())?,
-                filter.column_indices().to_vec(),
-                Arc::clone(filter.schema()),
-            );
-            let join = NestedLoopJoinExecBuilder::from(join).with_filter(Some(filter)).build()?;
-            return Ok(Transformed::yes(Arc::new(CooperativeExec::new(Arc::new(join)))));
-        }
+        let join: Arc<dyn ExecutionPlan> = match node.downcast_ref::<NestedLoopJoinExec>() {
+            Some(join) => match join.filter() {
+                Some(filter) => {
+                    let join = NestedLoopJoinExecBuilder::from(join).with_filter(asking(filter)?);
+                    Arc::new(join.build()?)
+                }
+                None => node,
+            },
+            None => match node.downcast_ref::<HashJoinExec>() {
+                Some(join) => match join.filter() {
+                    Some(filter) => join.builder().with_filter(asking(filter)?).build_exec()?,
+                    None => node,
+                },
+                None if node.is::<CrossJoinExec>() => node,
+                None => return Ok(Transformed::no(node)),
+            },
+        };
         // One row may produce many: this node yields if they are read without a pause.
-        Ok(match node.is::<HashJoinExec>() || node.is::<CrossJoinExec>() {
-            true => Transformed::yes(Arc::new(CooperativeExec::new(node))),
-            false => Transformed::no(node),
-        })
+        Ok(Transformed::yes(Arc::new(CooperativeExec::new(join))))
     })
     .data()
 }

@@ -139,7 +139,7 @@ fn statements(registry: &Registry) -> Markup {
     panel("Slowest statements", &caption, heads, rows)
 }
 
-/// Activities that are stuck, in words.
+/// Activities that are stuck, in words. Statements may take long: they have their own time limit.
 pub(super) fn stuck() -> Vec<String> {
     let Some(registry) = registry() else {
         return Vec::new();
@@ -147,7 +147,8 @@ pub(super) fn stuck() -> Vec<String> {
     let going = Kind::ALL.into_iter().flat_map(|kind| events(kind, Span::Current));
     let going = going.filter_map(|(event, _)| {
         let instrument = registry.at(event.place)?;
-        let start = event.start.filter(|_| event.end_id.is_none() && !is_rest(instrument))?;
+        let may_last = is_rest(instrument) || matches!(instrument.class, Class::Statement);
+        let start = event.start.filter(|_| event.end_id.is_none() && !may_last)?;
         let lasted = registry.now(instrument).saturating_sub(start);
         let lasted = secs(registry, instrument, lasted);
         let thread = thread::all().find(|thread| thread.id == event.thread)?;

@@ -7,6 +7,9 @@ use crate::history::History;
 use crate::input::squid::Source;
 use crate::value::text::{count, counted, roughly};
 
+/// Seconds after which statements that were ended should no longer run.
+const UNENDED_SECS: u64 = 10;
+
 impl Catalog {
     /// The reasons why the daemon is not ready: sockets not bound, merger dead or behind. Empty if
     /// ready.
@@ -43,9 +46,25 @@ impl Catalog {
             .chain(self.why_lacking())
             .chain(failing)
             .chain(pushing.map(|why| format!("not everything is pushed over OTLP: {why}")))
+            .chain(self.why_no_sql(self.clock.mono_ms()))
             .chain(self.status.not_reloaded.lock().clone())
             .chain(why_clock_behind(&*self.clock, self.status.stored_until))
             .collect()
+    }
+
+    /// Why SQL is not answered at this monotonic time, or more slowly: statements that run on
+    /// although they were ended.
+    pub(crate) fn why_no_sql(&self, now_ms: u64) -> Option<String> {
+        let mut unended = self.status.unended.lock();
+        unended.retain(|(_, task)| !task.is_finished());
+        let secs = now_ms.saturating_sub(unended.first()?.0) / 1_000;
+        (secs >= UNENDED_SECS).then(|| {
+            let statements = counted(unended.len() as u64, "statement");
+            let since = roughly(secs as f64);
+            format!(
+                "SQL may not be answered: {statements} ended up to {since} ago and still run, as nothing can interrupt what they do"
+            )
+        })
     }
 
     /// Whole seconds since the start.

@@ -484,7 +484,15 @@ async fn what_takes_too_long_ends_while_it_calculates() {
     });
     let left = tokio::time::timeout(Duration::from_secs(60), stuck).await;
     assert_eq!(left.expect("no end").expect_err("late").code, 1969);
+    // Its thread is missed.
+    let catalog = &engine.0.catalog;
+    let later = catalog.clock.mono_ms() + 11_000;
+    let why = catalog.why_no_sql(later).expect("it runs on");
+    assert_has!(why => "ended up to 11 s ago and still run");
     drop(release);
+    while catalog.why_no_sql(later).is_some() {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
 }
 
 #[tokio::test]

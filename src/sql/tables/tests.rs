@@ -169,6 +169,7 @@ fn what_takes_too_long_ends() {
         "SELECT count(*) FROM request a, request b, request c",
         "SELECT count(*) FROM request a JOIN request b ON a.req_time > b.req_time + 1e6",
         "SELECT count(*) FROM request a JOIN request b ON a.status = b.status JOIN request c ON b.status = c.status",
+        "SELECT count(*) FROM request a JOIN request b ON a.status = b.status WHERE a.req_time + b.req_time > 1e6",
     ] {
         let error = asked.try_rows(text).unwrap_err();
         assert_eq!(error.code, 1969, "{text}: {error}");
