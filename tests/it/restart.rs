@@ -670,12 +670,24 @@ fn a_page_says_that_its_charts_begin_with_the_process() {
     let here = start();
     minutes(&here);
     assert_lacks!(here.site.get("/").body => note);
+    here.site.send((0..10).map(packet));
+    pass(&here.site, &clock, 10_000);
     here.stop();
     let here = start();
+    pass(&here.site, &clock, 5_000);
+    // History has the minute in which it began, with a request from before.
+    let row = "/reports/report_by_script_name/row?script_name=/1";
+    let is_new = |page: &String| page.contains("No charts: no such row");
+    let page = await_until("a second is complete", || here.site.get(row).body, is_new);
+    assert_lacks!(page => "of the last ", "Heat map");
     minutes(&here);
     for page in ["/", "/?span=15m", "/reports/info/row"] {
         await_until(page, || here.site.get(page).body, |page| page.contains(note));
     }
+    here.site.send((0..10).map(packet));
+    pass(&here.site, &clock, 22_000);
+    let told = |page: &String| page.contains(" of the last 3 min 2");
+    await_until("to the second", || here.site.get("/reports/info/row").body, told);
     assert_lacks!(here.site.get("/?span=1m").body => note);
     assert_lacks!(here.site.get("/?from=-15m").body => note);
     here.stop();

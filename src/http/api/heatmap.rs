@@ -43,11 +43,16 @@ pub(in crate::http) fn read(
         Some(Err(why)) => Some(QueryError::NoHistory(why)),
         None => None,
     };
+    let mut span = span.clone();
+    if why_not.is_some() {
+        // History has whole minutes, and that in which memory begins has requests from before.
+        span.start = span.start.next_multiple_of(60).min(span.end);
+    }
     let question = LineQuestion {
         key: key.map(<[String]>::to_vec),
         // A percentile makes the query return histograms.
         metrics: ["p50", "errors"].into_iter().filter_map(Metric::parse).collect(),
-        span: span.clone(),
+        span,
         step,
         whose: whose.clone(),
     };

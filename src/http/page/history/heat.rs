@@ -20,6 +20,17 @@ struct HeatOfSpan {
     ticks: Vec<(f64, String)>,
 }
 
+impl HeatOfSpan {
+    /// Seconds of the span from its first known column to its last.
+    fn known_secs(&self) -> u64 {
+        let Self { map, span, .. } = self;
+        let at = |column: usize| map.from + column as u64 * map.step;
+        let first = map.columns.iter().position(Option::is_some).map_or(span.start, at);
+        let last = map.columns.iter().rposition(Option::is_some).map_or(0, |it| at(it + 1));
+        last.min(span.end).saturating_sub(first.max(span.start))
+    }
+}
+
 impl History<'_> {
     /// Renders the heat map as part of a page, or the reason why there is none. Samples have no
     /// times.
@@ -41,12 +52,11 @@ impl History<'_> {
             }
             Err(why) => return html! { p.note { "No heat map: " (visible(&why)) } },
         };
-        let HeatOfSpan { map, span, .. } = &found;
+        let map = &found.map;
         let (what, counted) = self.counted.words();
         let title = format!("Heat map of the {what}");
         let limits = self.limits();
         let errors: u64 = map.errors.iter().sum();
-        let secs = (span.end - span.start) as f64;
         html! {
             figure.chart {
                 figcaption {
@@ -54,7 +64,7 @@ impl History<'_> {
                     span.legend {
                         @if map.total == 0 && map.columns.iter().all(Option::is_none) { span { "no data" } }
                         // The page names the span of the past; live, numbers beside it may be of another.
-                        @else { span { (formatting::counted(map.total, counted)) @if self.time.spans.is_none() { " of the last " (formatting::roughly(secs)) } } }
+                        @else { span { (formatting::counted(map.total, counted)) @if self.time.spans.is_none() { " of the last " (formatting::lasting(found.known_secs())) } } }
                         @if map.total > 0 {
                             span { "a column stands for " (formatting::roughly(map.step as f64)) }
                             span { "strongest colour: " (formatting::count(map.high())) " or more in a cell" }
