@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::chart::{Chart, Line};
 use super::columns::Show;
-use super::formatting::{Name, UNKNOWN, count, named, number, roughly, visible};
+use super::formatting::{Name, UNKNOWN, count, lasting, named, number, visible};
 use super::history::{Counted, History};
 use super::render::View;
 use super::table::{Head, section, table};
@@ -84,7 +84,7 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
                     @if at > 0 { ", " }
                     (visible(&entry.name)) " " span.whole.bad[*left < 0.0] { (budget(*left)) }
                     // Less than half of its period says little about the rest.
-                    @if covered < entry.period / 2 { " (of " (roughly(covered as f64)) ")" }
+                    @if covered < entry.period / 2 { " (of " (lasting(covered)) ")" }
                 }
             }
         }
@@ -184,7 +184,7 @@ fn objectives(view: &View<'_>, alerts: &alert::View) -> Markup {
         html! {
             th.key.text scope="row" { (visible(&of.entry.name)) ": " (visible(&of.words())) }
             td.key { span class=[firing.map(|_| "bad")] { (visible(firing.unwrap_or(quiet))) } }
-            td.period { (roughly(it.count.covered_secs as f64)) " " small { "of " (roughly(of.entry.period as f64)) } }
+            td.period { (lasting(it.count.covered_secs)) " " small { "of " (lasting(of.entry.period)) } }
             td { (count(it.count.total)) }
             td { (at_most) (count(it.count.bad())) }
             td { span class=[it.left.filter(|left| *left < 0.0).map(|_| "bad")] { (it.left.map_or_else(|| UNKNOWN.to_owned(), budget)) } }
