@@ -151,11 +151,22 @@ fn a_change_is_told_apart_by_its_keys() {
     for part in [
         "+2.38 s",
         "+211 % of ",
-        "\u{2212}125 ms",
+        "\u{2212}0.125 s",
         "report_by_script_name/row?script_name=%2Fa&amp;from=",
     ] {
         assert!(page.contains(part), "{part}: {page}");
     }
+    // Above the table and in it a sum is the same text.
+    assert_lacks!(page => "125 ms");
+    let all = crate::page::rows(&page, 1).pop().unwrap();
+    let [change, per_call] = [&all[3], &all[5]];
+    assert_has!(page => &format!("<dd class=\"big\">{change} <small>"), &format!("<dd class=\"big\">{per_call}</dd>"));
+    // Timers of a report are not compared.
+    let target = format!("/timers?by=group&{span}&compare=span");
+    let is_counted = |page: &String| page.contains("counted by groups");
+    let page = await_until("the report is complete", || site.get(&target).body, is_counted);
+    assert_has!(page => ">Of timers' time<");
+    assert_lacks!(page => "compared with", "changes of sums");
     // Without a span the present is compared; a link to a page that cannot compare leaves that out.
     let now = site.get("/changes?compare=-1w");
     assert!(now.status == 200 && now.body.contains("href=\"/requests\""), "{now:?}");

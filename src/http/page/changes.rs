@@ -175,7 +175,10 @@ impl Amount {
 
 /// Renders the total change in a few numbers, and the change of each key.
 fn shown(view: &View<'_>, query: &Query, found: &Attribution) -> Markup {
-    let (all, amount) = (&found.all, Amount { unit: query.measure.unit, scale: None });
+    let all = &found.all;
+    let changes = found.rows.iter().map(|(_, change)| change);
+    let amount = Amount { unit: query.measure.unit, scale: None };
+    let amount = amount.scaled(changes.chain([&found.other, all]));
     let part = (all.before > 0 && has_sums(found.covered_secs))
         .then(|| all.change() as f64 / all.before as f64);
     let parts =
@@ -193,8 +196,6 @@ fn shown(view: &View<'_>, query: &Query, found: &Attribution) -> Markup {
 /// Renders the change of each key as a table.
 fn rows(view: &View<'_>, query: &Query, found: &Attribution, amount: Amount) -> Markup {
     let Attribution { keys, spans, .. } = found;
-    let changes = found.rows.iter().map(|(_, change)| change);
-    let amount = amount.scaled(changes.chain([&found.other, &found.all]));
     let size = |change: &Change| change.change().unsigned_abs() as f64;
     let largest = found.rows.iter().map(|(_, change)| size(change)).fold(1.0, f64::max);
     let row = |(texts, change): &(Vec<String>, Change)| {

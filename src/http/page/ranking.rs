@@ -76,6 +76,14 @@ pub(super) fn remarks(remarks: &[String], time: &Time) -> Markup {
     }
 }
 
+/// A question without the span to compare with.
+fn alone(mut question: ReportQuestion) -> ReportQuestion {
+    if let When::Span(spans) = &mut question.when {
+        spans.before = None;
+    }
+    question
+}
+
 /// The change of a number, behind it.
 pub(super) fn changed(change: &str) -> Markup {
     html! { small.change title="change against before" { (change) } }
@@ -86,6 +94,12 @@ impl Ranking {
     pub(super) fn read(view: &View<'_>, name: &str) -> Result<Self, Problem> {
         let answer = view.source.report(name, &view.time.question(Some(&PERCENTILES), &[]))?;
         Ok(Self::native(answer).in_words(view, name))
+    }
+
+    /// Reads a report likewise, without the span to compare with.
+    pub(super) fn read_alone(view: &View<'_>, name: &str) -> Result<Self, Problem> {
+        let question = alone(view.time.question(Some(&PERCENTILES), &[]));
+        Ok(Self::native(view.source.report(name, &question)?).in_words(view, name))
     }
 
     /// The rows of this daemon's report, in brief, that a selection picks by its own columns, given
@@ -185,11 +199,9 @@ impl Ranking {
         keys: &[(String, String)],
     ) -> Result<Self, Problem> {
         let mut question = view.time.question(None, keys);
-        if report.is_view()
-            && let When::Span(spans) = &mut question.when
-        {
+        if report.is_view() {
             // Its rows are the segments of one span.
-            spans.before = None;
+            question = alone(question);
         }
         let answer = view.source.report(&report.name, &question)?;
         if answer.table.column("samples_percent").is_some() {
