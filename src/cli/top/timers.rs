@@ -97,7 +97,7 @@ pub fn added_up(requests: &[Json], tag: Option<&str>) -> Content {
         columns: Column::list(&[
             ("key", &key, Unit::Text),
             ("total", "total", Unit::Seconds),
-            ("share", "share of time", Unit::Share),
+            ("share", "of requests' time", Unit::Share),
             ("requests", "requests", Unit::Count),
             ("hits", "hits", Unit::Count),
             ("hits_each", "hits/req", Unit::Number),
@@ -171,6 +171,7 @@ mod tests {
     fn by_one_tag_a_request_counts_once() {
         let content = added_up(&requests(), Some("group"));
         assert_eq!(content.title, "timers of 2 requests, by tag group");
+        assert_eq!(content.columns[2].title, "of requests' time");
         let rows = shown(&content);
         assert_eq!(rows[0][..5], ["cache", "500 ms", "██▌         25 %", "1", "1"]);
         assert_eq!(rows[1][..5], ["db", "500 ms", "██▌         25 %", "1", "3"]);
