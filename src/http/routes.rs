@@ -90,7 +90,8 @@ async fn nothing_here(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap)
     if page::render::is_wanted(&headers) && !path.starts_with("/api/") {
         return page::render::not_found(&app, path, &headers);
     }
-    let paths: Vec<_> = endpoints().into_iter().map(|(path, _)| path).collect();
+    let paths = endpoints().into_iter().chain(page::paths()).map(|(path, _)| path);
+    let paths: Vec<_> = paths.collect();
     let nothing = format!("there is nothing at {path:?}{}", suggest::question(path, paths));
     let listed = " GET /api/v1/openapi.json lists what there is";
     Problem::not_found(with_clause(&nothing, listed)).into_response()

@@ -357,7 +357,13 @@ fn check_chosen(question: &ReportQuestion, selected: &SelectedRows) -> Result<()
 fn column(all: &[Column], parameter: &str, name: &str) -> Result<usize, Problem> {
     let names = || all.iter().map(|column| column.name.as_str());
     names().position(|other| other == name).ok_or_else(|| {
-        let question = suggest::question(name, names());
+        // `req_time_p95` as there is `req_time_median`.
+        let ranked = name.rsplit_once("_p").map(|(_, rank)| format!("p{rank}"));
+        let ranked = ranked.filter(|it| percentile_of_name(it).is_some());
+        let question = match ranked.filter(|_| names().any(|it| it.ends_with("_median"))) {
+            Some(ranked) => format!("; did you mean {ranked:?}?"),
+            None => suggest::question(name, names()),
+        };
         let percentile = percentile_hint(name);
         let why = format!("there is no column {name:?}{question}{percentile}");
         Problem::parameter(parameter, why).accepting(names())

@@ -22,6 +22,7 @@ fn unknown_paths() {
     {
         server.get(path).problem(404);
     }
+    assert_has!(server.get("/reprots").problem(404) => "did you mean \"/reports\"?");
     // Without an engine, or built without one.
     let asked = server.get("/api/v1/sql?query=SELECT+1");
     assert!(asked.problem(501).contains("SQL"));

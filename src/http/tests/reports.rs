@@ -290,6 +290,7 @@ fn bad_parameters_say_what_is_accepted() {
         "sort=" => &["sort:"];
         "sort=req_count,-req_count" => &["sort: column \"req_count\" is given more than once"];
         "columns=req_count,x" => &["columns: there is no column \"x\""];
+        "columns=req_time_p95" => &["no column \"req_time_p95\"; did you mean \"p95\"?"];
         "columns=p101" => &["there is no column \"p101\"", "at most 100, as p95 or p99_9"];
         "columns=," => &["columns:"];
         "columns=p95,p95" => &["columns: column \"p95\" is given more than once"];
