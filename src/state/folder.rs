@@ -137,15 +137,17 @@ pub(crate) const MAKE_ROOM: &str =
 
 /// What to do about an I/O error of a file or folder in `dir`; empty if nobody knows.
 pub(crate) fn advice_on(kind: io::ErrorKind, path: &Path, dir: &Path) -> String {
-    let dir = dir.display();
+    let absolute = std::path::absolute(dir);
+    let shown = dir.display();
     match kind {
         kind if is_full(kind) => MAKE_ROOM.to_owned(),
         io::ErrorKind::ReadOnlyFilesystem => {
+            let dir = absolute.as_deref().unwrap_or(dir).display();
             format!("mount it read-write; in a unit of systemd: ReadWritePaths={dir}")
         }
         // This does not help with errors of a file in it.
         io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound if !path.is_file() => {
-            format!("mkdir -p {dir} && chown USER {dir}")
+            format!("mkdir -p {shown} && chown USER {shown}")
         }
         _ => String::new(),
     }
@@ -351,5 +353,19 @@ impl Drop for LockedFolder {
         if let Err(error) = self.file.unlock() {
             warn!(%error, dir = %self.path.display(), "Cannot unlock {}.", self.setting.key);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A unit of systemd accepts no other.
+    #[test]
+    fn a_folder_for_systemd_is_absolute() {
+        let [dir, path] = ["data", "data/snapshot"].map(Path::new);
+        let advice = advice_on(io::ErrorKind::ReadOnlyFilesystem, path, dir);
+        let expected = std::env::current_dir().unwrap().join(dir);
+        assert!(advice.ends_with(&format!("ReadWritePaths={}", expected.display())), "{advice}");
     }
 }
