@@ -207,8 +207,15 @@ impl Snapshots {
         let error = found.err().map(|error| error.advised(&self.dir));
         let before = std::mem::replace(&mut status.error, error.clone());
         drop(status);
-        if let Some(error) = error.as_ref().filter(|_| before.is_none()) {
-            error!(error, "No snapshot can be written: what comes now does not survive a restart.");
+        match &error {
+            None => log_recovery(before),
+            Some(error) if before.is_none() => {
+                error!(
+                    error,
+                    "No snapshot can be written: what comes now does not survive a restart."
+                );
+            }
+            Some(_) => {}
         }
         error.is_none()
     }
@@ -234,6 +241,13 @@ impl Snapshots {
     /// Sets the interval; 0: only at the stop.
     pub(crate) fn set_period(&self, period: Duration) {
         self.status.lock().period_seconds = period.as_secs_f64();
+    }
+}
+
+/// Logs that an error of snapshots is over, if there was one.
+fn log_recovery(before: Option<String>) {
+    if before.is_some() {
+        info!("Snapshots can be written again.");
     }
 }
 
@@ -386,16 +400,16 @@ impl SnapshotWriter {
                     held_seconds: written.held.as_secs_f64(),
                 });
                 status.written += 1;
-                let again =
-                    if status.error.take().is_some() { " It can be written again." } else { "" };
+                let before = status.error.take();
                 drop(status);
+                log_recovery(before);
                 info!(
                     bytes,
                     requests = written.requests,
                     secs = took.as_secs_f64(),
                     held_us = written.held.as_micros() as u64,
                     cut_us = written.cut.as_micros() as u64,
-                    "Wrote a snapshot.{again}"
+                    "Wrote a snapshot."
                 );
                 Ok(())
             }

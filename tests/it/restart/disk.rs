@@ -145,6 +145,29 @@ fn when_there_is_room_again_it_keeps_again() {
     assert_eq!(program.site.get("/api/v1/reports/kept").status, 200);
 }
 
+/// Also if a check finds it out, as long before the next snapshot is due.
+#[test]
+fn the_log_says_when_snapshots_can_be_written_again() {
+    let Some(place) = SmallDisk::mount("512k") else {
+        return;
+    };
+    let mut settings = settings(place.path());
+    settings.retain(|setting| !setting.starts_with("state.snapshot_period"));
+    settings.push("state.snapshot_period=59s".to_owned());
+    let mut program = Program::serve(&refs(&settings));
+    place.remount("ro");
+    let report = r#"{"name": "kept", "comment": "tag_info:group"}"#;
+    assert!(program.site.post("/api/v1/reports", report).status >= 500);
+    assert!(program.site.status().0["snapshot"]["error"].is_string());
+    place.remount("rw");
+    let snapshot = || program.site.status().0["snapshot"].clone();
+    await_until("one is written", snapshot, |it| it["written"] != 0);
+    program.signal("TERM");
+    assert_eq!(program.wait().0.code(), Some(0));
+    let again = |line: &&Json| line["message"] == "Snapshots can be written again.";
+    assert_eq!(program.log().iter().filter(again).count(), 1, "{:?}", program.log());
+}
+
 /// A small file system of its own, which is taken away with the value.
 pub(crate) struct SmallDisk {
     folder: tempfile::TempDir,
