@@ -157,6 +157,13 @@ impl UnflushedRows {
         self.parts.iter().flat_map(|it| it.moments.keys().copied())
     }
 
+    /// The first time of a row within a span, without those of coverage.
+    pub(crate) fn first_in(&self, span: Range<u64>) -> Option<u64> {
+        let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
+        let times = parts.filter_map(|it| it.moments.range(span.clone()).next());
+        times.map(|(time, _)| *time).min()
+    }
+
     /// The number of its rows, without those of coverage.
     pub(super) fn len(&self) -> usize {
         self.lens().map(|(_, rows)| rows).sum()

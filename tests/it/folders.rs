@@ -357,13 +357,19 @@ fn after_a_kill_history_refills_live_reports() {
     assert_eq!(program.site.post("/api/v1/reports", late).status, 201);
     let late = program.site.json("/api/v1/reports/late");
     assert_eq!(late.get("refilled"), None, "{late}");
-    assert_has!(late["partial"].to_string() => "is lost to this report: history has no rows of it");
+    assert_has!(late["partial"].to_string() => "is lost to late: history has no rows of it");
     // The hosts of a script are of such a report too.
     let row = "/reports/report_by_script_name/row?script_name=/0";
-    for (page, count) in [("/reports/late", 1), (row, 1), ("/reports/report_by_script_name", 0)] {
+    for (page, lacking) in [
+        ("/reports/late", Some("late")),
+        (row, Some("report_by_hostname_and_script")),
+        ("/reports/report_by_script_name", None),
+    ] {
         let page = program.site.get(page).body;
-        assert_eq!(page.matches("is lost to this report").count(), count, "{page}");
+        assert_eq!(page.matches(" is lost to ").count(), lacking.iter().len(), "{page}");
+        lacking.iter().for_each(|name| assert_has!(page => format!(" is lost to {name}: ")));
     }
+    assert_has!(program.site.get(row).body => "Nothing since the start.");
     let sql = program.site.sql("SELECT SUM(req_count) FROM report_by_script_name");
     assert_eq!(
         sql[0][0].as_f64().or(sql[0][0].as_str().and_then(|it| it.parse().ok())),

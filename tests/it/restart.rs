@@ -600,7 +600,53 @@ fn a_report_that_was_made_at_run_time_says_what_it_lacks_after_a_kill() {
     assert_eq!(late["rows"][0]["req_count"], 10, "{late}");
     assert_eq!(late["refilled"]["from"], made, "{late}");
     assert!(first["refilled"]["from"].as_u64() < Some(made), "{first}");
-    assert_has!(late["partial"].to_string() => "what was counted from ", " is lost to this report");
+    assert_has!(late["partial"].to_string() => "what was counted from ", " is lost to late: ");
+}
+
+/// A report that history does not have: its rates are over the time for which it has data.
+#[cfg(feature = "sql")]
+#[test]
+fn rates_of_a_report_are_not_over_what_it_lost_by_a_kill() {
+    let mut lives = Lives::new(&["state.snapshot_period=0"]);
+    lives.send(100);
+    lives.counted();
+    pass(lives.site(), &lives.clock, 100_000);
+    let saved = lives.clock.unix_ms() / 1_000;
+    lives.here.take().unwrap().stop();
+    lives.start();
+    lives.send(10);
+    lives.counted();
+    pass(lives.site(), &lives.clock, 200_000);
+    let killed = lives.clock.unix_ms() / 1_000;
+    lives.kill();
+    pass(lives.site(), &lives.clock, 100_000);
+    let name = "report_by_hostname_and_script";
+    let [all, found] = ["report_by_script_name", name].map(|name| lives.report(name));
+    let [whole, secs] = [&all, &found].map(|it| it["covered_seconds"].as_u64().unwrap());
+    assert_eq!(whole - secs, killed - saved, "{}", found["partial"]);
+    let row = &found["rows"][0];
+    let rate = row["req_count"].as_f64().unwrap() / secs as f64;
+    assert!((row["req_per_sec"].as_f64().unwrap() - rate).abs() < 1e-6, "{secs} s: {row}");
+    let page = lives.site().get("/reports/report_by_script_name/row?script_name=/0").body;
+    let heading = " s of the 24 h window, by total time";
+    assert_has!(page => "<small>counted for 3 min ", heading, format!(" is lost to {name}: "));
+}
+
+/// As without a kill, where time begins with the first request.
+#[cfg(feature = "sql")]
+#[test]
+fn after_a_kill_time_begins_with_the_first_minute_that_has_requests() {
+    let mut lives = Lives::new(&["state.snapshot_period=0"]);
+    pass(lives.site(), &lives.clock, 180_000);
+    let begin = lives.clock.unix_ms() / 60_000 * 60;
+    lives.send(10);
+    pass(lives.site(), &lives.clock, 60_000);
+    lives.counted();
+    lives.kill();
+    for name in ["info", "report_by_script_name"] {
+        let covered = lives.clock.unix_ms() / 1_000 - begin;
+        assert_eq!(lives.report(name)["covered_seconds"], covered, "{name}");
+    }
 }
 
 /// What counts as an error is part of each report: history has none of them as they are now.

@@ -176,7 +176,7 @@ pub(in crate::http) fn lost_remark(
     let [_, lost] = source.refilled_in(name)?;
     reaches(answer, &lost).then(|| {
         format!(
-            "what was counted from {} to {}, before this start, is lost to this report: history has no rows of it",
+            "what was counted from {} to {}, before this start, is lost to {name}: history has no rows of it",
             rfc3339(lost.start),
             rfc3339(lost.end)
         )

@@ -177,11 +177,15 @@ pub(super) fn span_of(source: &Catalog, name: &str, answer: &ReportAnswer) -> St
     }
     let covered = answer.covered_seconds;
     let window = formatting::lasting(answer.window_seconds as u64);
-    let begin = (answer.as_of_ms / 1_000).saturating_sub(covered);
-    let is_refilled = source.refilled_in(name).is_some_and(|[filled, _]| filled.contains(&begin));
+    let now = answer.as_of_ms / 1_000;
+    let [filled, lost] = source.refilled_in(name).unwrap_or_default();
+    if !lost.is_empty() && covered > now.saturating_sub(lost.end) {
+        // It has data from both before and after.
+        return format!("counted for {} of the {window} window", formatting::lasting(covered));
+    }
     let mut about = last(answer);
     if about != format!("last {window}") {
-        about += &match is_refilled {
+        about += &match filled.contains(&now.saturating_sub(covered)) {
             true => format!(", since the first minute from history in the {window} window"),
             false => format!(", since the first request of the {window} window"),
         };

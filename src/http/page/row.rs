@@ -190,17 +190,21 @@ impl Row {
         );
         let cells = ranking.cells(&rows, &columns, &sort, |row, _| links.get(&row).cloned());
         let all = view.time.link(&format!("/reports/{report}"), [(*key, value)]);
-        let caption = html! {
-            a href=(all) { (title) }
-            " " small { @if total > rows.len() { (rows.len()) " of " (formatting::count(total as u64)) ", " } "by total time" }
-        };
-        let mut heads = ranking.heads(&columns, None);
-        heads[0] = Head::text(*other);
-        let table = table(title, caption, heads, cells, ranking.nothing());
         // The row's own report has said what both lack.
         let own = &self.ranking.answer.partial;
         let more = ranking.answer.partial.iter().filter(|it| !own.contains(it)).cloned();
-        let more = remarks(&more.collect::<Vec<_>>(), &view.time);
+        let more: Vec<String> = more.collect();
+        let lacks = ranking.answer.of_span.is_none() && !more.is_empty();
+        let about = Some(&ranking.about).filter(|_| lacks && ranking.answer.covered_seconds > 0);
+        let nothing = if lacks { "Nothing since the start." } else { ranking.nothing() };
+        let caption = html! {
+            a href=(all) { (title) }
+            " " small { @if let Some(about) = about { (about) ", " } @if total > rows.len() { (rows.len()) " of " (formatting::count(total as u64)) ", " } "by total time" }
+        };
+        let mut heads = ranking.heads(&columns, None);
+        heads[0] = Head::text(*other);
+        let table = table(title, caption, heads, cells, nothing);
+        let more = remarks(&more, &view.time);
         Ok(html! {
             div.panels { section.panel.large #others data-live aria-label=(title) { (table) (more) } }
         })

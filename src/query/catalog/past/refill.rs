@@ -198,17 +198,17 @@ impl Refill {
     pub(in crate::query::catalog) fn in_report(&self, of: &Definition) -> [Range<u64>; 2] {
         let own = Dataset::of(of, self.error_status).coverage_key();
         let Range { start, end } = self.filled.clone();
-        let mut first = end;
+        let mut first = None;
         self.rows.rows(&COVERAGE, 0..u64::MAX, |row| {
             if *row.key == *own {
-                first = first.min(row.time);
+                first = Some(first.unwrap_or(end).min(row.time));
             }
         });
         let window = self.lost_until().saturating_sub(of.window.as_secs());
         let begin = Resolution::Minute.begin(window).max(start);
-        match first <= begin {
-            true => [start..end, 0..0],
-            false => [first..end, begin..first],
+        match first.unwrap_or(end) {
+            begun if begun <= begin => [start..end, 0..0],
+            begun => [begun..end, begin..first.unwrap_or(self.lost_until())],
         }
     }
 
@@ -270,12 +270,14 @@ impl Refill {
             gain.add(&row.gain);
         });
         let covered = self.covered_secs(&dataset.coverage_key(), span, live.covered_secs, now);
+        let covered = covered.min(of.window.as_secs());
+        let covered = covered.saturating_sub(self.lacked_secs(of, covered, now));
         let sums = rows
             .iter()
             .map(|(key, (is_other, gain))| (&**key, *is_other, gain.sum.totals, gain.extremes));
         let mut reading = Reading::of_rows(shown, sums);
         reading.window_secs = live.window_secs;
-        reading.covered_secs = covered.min(of.window.as_secs()).max(1);
+        reading.covered_secs = covered.max(u64::from(!rows.is_empty()));
         reading.as_of_ms = live.as_of_ms;
         if want.histograms {
             reading.histograms = vec![Vec::new(); rows.len()];
@@ -293,13 +295,23 @@ impl Refill {
         reading
     }
 
+    /// Seconds of missing spans within the last `covered` for which a report has no rows.
+    fn lacked_secs(&self, of: &Definition, covered: u64, now: u64) -> u64 {
+        let [_, lacked] = self.in_report(of);
+        let begin = now.saturating_sub(covered);
+        let secs = |lost: &Lost| lost.end.min(lacked.end).saturating_sub(lost.start.max(begin));
+        self.lost.iter().map(secs).sum()
+    }
+
     /// Seconds for which live data of so many seconds and the rows in a span cover a report, from
-    /// the key of its coverage.
+    /// the key of its coverage. As in live data, they begin with the first request of any report: by
+    /// the minute.
     fn covered_secs(&self, own: &[u8], span: Range<u64>, live: u64, now: u64) -> u64 {
         let ends = self.lost.iter().map(|lost| lost.end);
         let begun = ends.max().unwrap_or(now).min(now);
         let (mut first, mut later) = (now, 0);
-        self.rows.rows(&COVERAGE, span, |row| {
+        let start = self.rows.first_in(span).unwrap_or(u64::MAX);
+        self.rows.rows(&COVERAGE, start..u64::MAX, |row| {
             if *row.key == *own {
                 let secs = Coverage::of(&row.gain.sum.totals).secs;
                 let before = secs.min(begun.saturating_sub(row.time));

@@ -24,18 +24,24 @@ impl Refill {
 const HOUR: u64 = 3_600;
 const DAY: u64 = 24 * HOUR;
 
-/// Killed after four minutes, and started with a clock that was set back.
+/// Killed after four minutes with requests, and started with a clock that was set back.
 #[test]
 fn seconds_are_covered_although_the_clock_was_set_back() {
     let report = builtin::reports(&Defaults::default()).into_iter().next().unwrap();
-    let own = Dataset::of(&report, 500).coverage_key();
+    let dataset = Arc::new(Dataset::of(&report, 500));
+    let own = dataset.coverage_key();
     let coverage = Arc::new(Dataset::coverage());
     let killed = 1_700_000_040;
     for (set_back, downtime) in [(0, 5), (10, 0), (100, 5), (600, 5), (86_400, 5)] {
         let mut rows = UnflushedRows::default();
-        for minute in 1..=4 {
+        for minute in 1..=6 {
             let minute_of = Coverage { secs: 60, ..Coverage::default() };
             rows.add(&coverage, killed - 60 * minute, &own, false, &minute_of.gain());
+            if minute <= 4 {
+                let one = Totals { requests: 1, ..Totals::ZERO };
+                let gain = Gain { sum: Sum::of(one, None), ..Gain::default() };
+                rows.add(&dataset, killed - 60 * minute, &[], false, &gain);
+            }
         }
         let start = killed + downtime - set_back;
         let refill = Refill {
@@ -44,7 +50,7 @@ fn seconds_are_covered_although_the_clock_was_set_back() {
             window_secs: 900,
             lost: vec![Lost { start: 0, end: start, below: u64::MAX, from: 0, store: 1 }],
             is_read: true,
-            filled: killed - 240..start,
+            filled: killed - 360..start,
             lacking: None,
         };
         // The time in between counts too, as far as the clock shows it.
