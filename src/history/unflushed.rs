@@ -158,7 +158,7 @@ impl UnflushedRows {
     }
 
     /// The first time of a row within a span, without those of coverage.
-    pub(crate) fn first_in(&self, span: Range<u64>) -> Option<u64> {
+    pub(crate) fn first_time_in(&self, span: Range<u64>) -> Option<u64> {
         let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
         let times = parts.filter_map(|it| it.moments.range(span.clone()).next());
         times.map(|(time, _)| *time).min()

@@ -82,7 +82,7 @@ pub struct Status {
     pub pushing: Arc<Mutex<[Option<String>; 2]>>,
     /// Statements that were ended and may still run: since when, monotonic milliseconds, oldest
     /// first.
-    pub unended: Mutex<Vec<(u64, AbortHandle)>>,
+    pub overdue_statements: Mutex<Vec<(u64, AbortHandle)>>,
     /// When and why the configuration was not reloaded, until it is.
     pub not_reloaded: Mutex<Option<String>>,
 }
@@ -109,7 +109,7 @@ impl Status {
             shipping: None,
             fleet: None,
             pushing: Arc::default(),
-            unended: Mutex::default(),
+            overdue_statements: Mutex::default(),
             not_reloaded: Mutex::default(),
         }
     }

@@ -88,7 +88,7 @@ impl Engine {
             .worker_threads(limits.threads)
             .thread_name("sql")
             .on_thread_start(run_plan::give_way)
-            // A statement may be as deep as `limits::operators` allows.
+            // A statement may be as deep as `limits::complexity` allows.
             .thread_stack_size(STACK)
             .enable_time()
             .build()?;

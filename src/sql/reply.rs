@@ -175,7 +175,7 @@ pub(super) struct Running {
 }
 
 /// Most of them that the status has: all wait for the same few threads.
-const UNENDED_MAX: usize = 100;
+const OVERDUE_MAX: usize = 100;
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -184,10 +184,10 @@ impl Drop for Running {
         }
         self.task.abort();
         if !self.task.is_finished() {
-            let mut unended = self.catalog.status.unended.lock();
-            unended.retain(|(_, task)| !task.is_finished());
-            if unended.len() < UNENDED_MAX {
-                unended.push((self.catalog.clock.mono_ms(), self.task.clone()));
+            let mut overdue = self.catalog.status.overdue_statements.lock();
+            overdue.retain(|(_, task)| !task.is_finished());
+            if overdue.len() < OVERDUE_MAX {
+                overdue.push((self.catalog.clock.mono_ms(), self.task.clone()));
             }
         }
     }

@@ -97,7 +97,7 @@ impl Ranking {
     }
 
     /// Reads a report likewise, without the span to compare with.
-    pub(super) fn read_alone(view: &View<'_>, name: &str) -> Result<Self, Problem> {
+    pub(super) fn read_uncompared(view: &View<'_>, name: &str) -> Result<Self, Problem> {
         let question = alone(view.time.question(Some(&PERCENTILES), &[]));
         Ok(Self::native(view.source.report(name, &question)?).in_words(view, name))
     }

@@ -205,7 +205,7 @@ fn counted(view: &View<'_>, search: &TimerSearch) -> Option<(String, Ranking)> {
     };
     let report = view.source.reports().into_iter().find(is_it)?;
     // Nothing here has room for what was before.
-    let mut ranking = Ranking::read_alone(view, &report.name).ok()?;
+    let mut ranking = Ranking::read_uncompared(view, &report.name).ok()?;
     let rows: Vec<usize> = (0..ranking.table().len().min(GROUPS_MAX + 1)).collect();
     ranking.load(&rows).ok()?;
     let key = ranking.answer.key_columns.first()?;

@@ -8,7 +8,7 @@ use crate::input::squid::Source;
 use crate::value::text::{count, counted, roughly};
 
 /// Seconds after which statements that were ended should no longer run.
-const UNENDED_SECS: u64 = 10;
+const OVERDUE_SECS: u64 = 10;
 
 impl Catalog {
     /// The reasons why the daemon is not ready: sockets not bound, merger dead or behind. Empty if
@@ -46,7 +46,7 @@ impl Catalog {
             .chain(self.why_lacking())
             .chain(failing)
             .chain(pushing.map(|why| format!("not everything is pushed over OTLP: {why}")))
-            .chain(self.why_no_sql(self.clock.mono_ms()))
+            .chain(self.why_sql_blocked(self.clock.mono_ms()))
             .chain(self.status.not_reloaded.lock().clone())
             .chain(why_clock_behind(&*self.clock, self.status.stored_until))
             .collect()
@@ -54,12 +54,12 @@ impl Catalog {
 
     /// Why SQL is not answered at this monotonic time, or more slowly: statements that run on
     /// although they were ended.
-    pub(crate) fn why_no_sql(&self, now_ms: u64) -> Option<String> {
-        let mut unended = self.status.unended.lock();
-        unended.retain(|(_, task)| !task.is_finished());
-        let secs = now_ms.saturating_sub(unended.first()?.0) / 1_000;
-        (secs >= UNENDED_SECS).then(|| {
-            let statements = counted(unended.len() as u64, "statement");
+    pub(crate) fn why_sql_blocked(&self, now_ms: u64) -> Option<String> {
+        let mut overdue = self.status.overdue_statements.lock();
+        overdue.retain(|(_, task)| !task.is_finished());
+        let secs = now_ms.saturating_sub(overdue.first()?.0) / 1_000;
+        (secs >= OVERDUE_SECS).then(|| {
+            let statements = counted(overdue.len() as u64, "statement");
             let since = roughly(secs as f64);
             format!(
                 "SQL may not be answered: {statements} ended up to {since} ago and still run, as nothing can interrupt what they do"

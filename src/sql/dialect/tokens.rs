@@ -13,7 +13,7 @@ use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Whitespace};
 use super::lex::{Mode, is_word, range_of, tokens};
 use crate::sql::error::SqlError;
 use crate::sql::functions::unhex;
-use crate::sql::limits::operators;
+use crate::sql::limits::complexity;
 
 /// The items of each SELECT as written, by the column at which the SELECT stands.
 pub(crate) type Items = HashMap<u64, Vec<String>>;
@@ -46,7 +46,7 @@ impl<'a> Tokens<'a> {
     /// Fails if a quote is not closed, or the statement is too deep or has too many operators.
     pub(crate) fn read(text: &'a str, mode: Mode) -> Result<Self, SqlError> {
         let tokens = tokens(text, mode)?;
-        operators::check(&tokens)?;
+        complexity::check(&tokens)?;
         let mut all = Self { text, tokens, parameters: 0, items: Items::new() };
         for at in 0..all.tokens.len() {
             all.one(at, mode)?;

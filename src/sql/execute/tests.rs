@@ -488,10 +488,10 @@ async fn what_takes_too_long_ends_while_it_calculates() {
     // Its thread is missed.
     let catalog = &engine.0.catalog;
     let later = catalog.clock.mono_ms() + 11_000;
-    let why = catalog.why_no_sql(later).expect("it runs on");
+    let why = catalog.why_sql_blocked(later).expect("it runs on");
     assert_has!(why => "ended up to 11 s ago and still run");
     drop(release);
-    while catalog.why_no_sql(later).is_some() {
+    while catalog.why_sql_blocked(later).is_some() {
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -22,7 +22,7 @@ struct HeatOfSpan {
 
 impl HeatOfSpan {
     /// Seconds of the span from its first known column to its last.
-    fn known_secs(&self) -> u64 {
+    fn covered_secs(&self) -> u64 {
         let Self { map, span, .. } = self;
         let at = |column: usize| map.from + column as u64 * map.step;
         let first = map.columns.iter().position(Option::is_some).map_or(span.start, at);
@@ -64,7 +64,7 @@ impl History<'_> {
                     span.legend {
                         @if map.total == 0 && map.columns.iter().all(Option::is_none) { span { "no data" } }
                         // The page names the span of the past; live, numbers beside it may be of another.
-                        @else { span { (formatting::counted(map.total, counted)) @if self.time.spans.is_none() { " of the last " (formatting::lasting(found.known_secs())) } } }
+                        @else { span { (formatting::counted(map.total, counted)) @if self.time.spans.is_none() { " of the last " (formatting::lasting(found.covered_secs())) } } }
                         @if map.total > 0 {
                             span { "a column stands for " (formatting::roughly(map.step as f64)) }
                             span { "strongest colour: " (formatting::count(map.high())) " or more in a cell" }

@@ -271,7 +271,7 @@ impl Refill {
         });
         let covered = self.covered_secs(&dataset.coverage_key(), span, live.covered_secs, now);
         let covered = covered.min(of.window.as_secs());
-        let covered = covered.saturating_sub(self.lacked_secs(of, covered, now));
+        let covered = covered.saturating_sub(self.missing_secs(of, covered, now));
         let sums = rows
             .iter()
             .map(|(key, (is_other, gain))| (&**key, *is_other, gain.sum.totals, gain.extremes));
@@ -296,7 +296,7 @@ impl Refill {
     }
 
     /// Seconds of missing spans within the last `covered` for which a report has no rows.
-    fn lacked_secs(&self, of: &Definition, covered: u64, now: u64) -> u64 {
+    fn missing_secs(&self, of: &Definition, covered: u64, now: u64) -> u64 {
         let [_, lacked] = self.in_report(of);
         let begin = now.saturating_sub(covered);
         let secs = |lost: &Lost| lost.end.min(lacked.end).saturating_sub(lost.start.max(begin));
@@ -310,7 +310,7 @@ impl Refill {
         let ends = self.lost.iter().map(|lost| lost.end);
         let begun = ends.max().unwrap_or(now).min(now);
         let (mut first, mut later) = (now, 0);
-        let start = self.rows.first_in(span).unwrap_or(u64::MAX);
+        let start = self.rows.first_time_in(span).unwrap_or(u64::MAX);
         self.rows.rows(&COVERAGE, start..u64::MAX, |row| {
             if *row.key == *own {
                 let secs = Coverage::of(&row.gain.sum.totals).secs;

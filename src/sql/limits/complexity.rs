@@ -22,10 +22,10 @@ const NESTING_MAX: usize = 100;
 /// Selects, joins and cases in one statement.
 const TABLES_MAX: usize = 120;
 
-/// Work on selects that lie in each other, where one that others surround `n` deep takes
-/// [`SELECT_GROWTH`] to the power of `n`: eight in each other, or 120 four deep, planned in a second.
+/// Cost of planning the selects of a statement, where one inside `n` others costs [`SELECT_GROWTH`]
+/// to the power of `n`: eight in each other, or 120 four deep, are planned in a second.
 /// Each of DataFusion's passes over a plan walks what is below a sub-query again for itself.
-const SELECT_WORK_MAX: usize = 10_000;
+const SELECT_COST_MAX: usize = 10_000;
 
 /// How many times longer a select takes that is one level deeper.
 const SELECT_GROWTH: usize = 3;
@@ -52,7 +52,7 @@ const TABLES: &str = "SELECT JOIN UNION EXCEPT INTERSECT MINUS STRAIGHT_JOIN CAS
 /// # Errors
 /// [`SqlError::parse`].
 pub(in crate::sql) fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
-    let (mut operators, mut tables, mut select_work) = (0, 0, 0_usize);
+    let (mut operators, mut tables, mut select_cost) = (0, 0, 0_usize);
     // Whether a level of parentheses has a select of its own; the first is outside of all.
     let mut levels = vec![false];
     let mut chained = Chained::default();
@@ -90,8 +90,8 @@ pub(in crate::sql) fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
                     (is_word(word, SELECTS), levels.split_last_mut())
                 {
                     let around = around.iter().filter(|has_select| **has_select);
-                    let work = around.fold(1_usize, |work, _| work.saturating_mul(SELECT_GROWTH));
-                    select_work = work.saturating_add(select_work);
+                    let cost = around.fold(1_usize, |cost, _| cost.saturating_mul(SELECT_GROWTH));
+                    select_cost = cost.saturating_add(select_cost);
                     *own = true;
                 }
             }
@@ -102,7 +102,7 @@ pub(in crate::sql) fn check(tokens: &[TokenWithSpan]) -> Result<(), SqlError> {
             "the statement has {operators} operators, at most {OPERATORS_MAX} are accepted; for many values use IN (...)"
         )));
     }
-    if select_work > SELECT_WORK_MAX {
+    if select_cost > SELECT_COST_MAX {
         return Err(SqlError::parse(
             "the selects of the statement lie too deep in each other: at most 8 are accepted, fewer where a level has several",
         ));
