@@ -115,7 +115,7 @@ settings! {
             "sockets per address, each with a thread; 0 is one less than the machine has cores";
 
         /// Receive buffer to request for each socket: "64KiB" to "1GB". It bridges the moments in which receivers get no
-        /// processor time, and lets them collect fast packets every 2 ms (every 0.1 ms with a small buffer).
+        /// processor time, and lets them collect fast packets every 10 ms (every 0.1 ms with a small buffer).
         /// Without CAP_NET_ADMIN the kernel grants at most net.core.rmem_max; what it granted is logged at start.
         /// Cost: kernel memory, up to twice this per socket, and only while packets wait.
         recv_buffer: usize = "\"64MB\"", size(64 * KIB, 1_000_000_000),

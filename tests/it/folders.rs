@@ -1,7 +1,6 @@
 //! Where data is kept: one folder for all of it, the one that systemd names, a demo's own; and what
 //! is said when it cannot be written.
 
-use std::cell::Cell;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -487,7 +486,7 @@ fn after_a_kill_live_reports_have_what_the_log_of_seconds_kept() {
     let settings = [&*dir, "history.flush_period=60s", "state.snapshot_period=0"];
     let mut program = Program::serve(&settings);
     // Meanwhile a minute may end, which writes files and begins the log anew, without rows.
-    let before = Cell::new(0);
+    let before = std::cell::Cell::new(0);
     await_until(
         "the log has some of them",
         || {

@@ -372,7 +372,7 @@ fn a_socket_closes_with_its_receiver() {
 /// A pause never lasts longer than a part of the buffer, and only occurs while packets arrive fast.
 #[test]
 fn pauses_are_for_packets_that_come_fast() {
-    let long = Pauses::new(4 << 20);
+    let long = Pauses::new(64_000_000);
     assert_eq!(long.length, PAUSE_MAX);
     // Linux' default: a quarter of it, at half a kilobyte a microsecond.
     assert_eq!(Pauses::new(212_992).length, Duration::from_micros(104));
