@@ -1,9 +1,10 @@
 //! Reads a report: its rows are summed from the groups of its aggregate, piece by piece.
 //!
 //! Runs on the reader's thread, which releases the lock between pieces. Records that the merger
-//! counts meanwhile in groups already read are added at the next piece (see `counted_meanwhile`), so all sums
-//! are of one moment: that of the last piece. Keys and histograms follow, for selected rows only;
-//! histograms include anything counted after that moment. Quantiles are computed without the lock.
+//! counts meanwhile in groups already read are added at the next piece (see `counted_meanwhile`),
+//! so all sums are of one moment, that of the last piece, also those of several reports that are
+//! read together. Keys and histograms follow, for selected rows only; histograms include anything
+//! counted after that moment. Quantiles are computed without the lock.
 //! If sums were removed or moved in between, reading starts again, and after some such attempts
 //! everything is read in one piece.
 
@@ -86,14 +87,23 @@ pub struct Selected {
 
 /// Reads a report. `None`: some report was dropped meanwhile, perhaps this one.
 pub fn read(held: &mut impl ReadLock, entry: &Entry, want: Want, as_of_ms: u64) -> Option<Reading> {
-    let read = read_into(Reading::default(), held, entry, want, None, as_of_ms);
-    read.map(|read| read.reading)
+    read_together(held, &[(entry, want)], as_of_ms)?.pop()
 }
 
-/// The same in the memory of another reading, whose pages are there already. With a selection, what
-/// is wanted is read of its rows alone, if they can be found without histograms.
+/// Reads reports, all as of one moment.
+pub fn read_together(
+    held: &mut impl ReadLock,
+    asked: &[(&Entry, Want)],
+    as_of_ms: u64,
+) -> Option<Vec<Reading>> {
+    let read = read_selected(Reading::default(), held, asked, None, as_of_ms)?;
+    Some(read.into_iter().map(|read| read.reading).collect())
+}
+
+/// Reads a report in the memory of another reading, whose pages are there already. With a
+/// selection, what is wanted is read of its rows alone, if they can be found without histograms.
 pub fn read_into(
-    mut memory: Reading,
+    memory: Reading,
     held: &mut impl ReadLock,
     entry: &Entry,
     want: Want,
@@ -103,13 +113,29 @@ pub fn read_into(
     let layout = &entry.definition.layout;
     let selection = selection.map(|selection| (layout.want(selection.chosen_by()), selection));
     let selection = selection.filter(|(by, _)| !by.has_histograms());
+    read_selected(memory, held, &[(entry, want)], selection, as_of_ms)?.pop()
+}
+
+fn read_selected(
+    mut memory: Reading,
+    held: &mut impl ReadLock,
+    asked: &[(&Entry, Want)],
+    selection: Option<(Want, &RowSelection<'_>)>,
+    as_of_ms: u64,
+) -> Option<Vec<ReadResult>> {
     let removals = held.live().0.removals;
     for attempt in 0..=ATTEMPTS {
-        wait_while_leaving(held, entry, removals)?;
-        let reader = Reader::new(std::mem::take(&mut memory), held.live().0, entry, as_of_ms);
+        for (entry, _) in asked {
+            wait_while_leaving(held, entry, removals)?;
+        }
+        let (memory, reports) = (&mut memory, held.live().0);
+        let readers = asked.iter().map(|&(entry, want)| {
+            Reader::new(std::mem::take(memory), reports, entry, want, as_of_ms)
+        });
+        let readers = readers.collect();
         let read = match attempt {
-            ATTEMPTS => reader.read(&mut held.live(), want, selection),
-            _ => reader.read(held, want, selection),
+            ATTEMPTS => Reader::read(readers, &mut held.live(), selection),
+            _ => Reader::read(readers, held, selection),
         };
         if read.is_some() || held.live().0.removals != removals {
             return read;
@@ -147,6 +173,7 @@ fn wait_while_leaving(held: &mut impl ReadLock, entry: &Entry, removals: u64) ->
 /// A read in progress.
 struct Reader<'a> {
     entry: &'a Entry,
+    want: Want,
     /// Reports dropped before it began.
     removals: u64,
     /// Keeps records stored meanwhile until all sums are read.
@@ -166,7 +193,13 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(mut reading: Reading, reports: &Reports, entry: &'a Entry, as_of_ms: u64) -> Self {
+    fn new(
+        mut reading: Reading,
+        reports: &Reports,
+        entry: &'a Entry,
+        want: Want,
+        as_of_ms: u64,
+    ) -> Self {
         let aggregate = reports.aggregate(entry);
         let row_map = aggregate.row_map(entry.report);
         reading.clear();
@@ -188,6 +221,7 @@ impl<'a> Reader<'a> {
                 ..reading
             },
             entry,
+            want,
         };
         if row_map.groups_in(OTHER_ROW) > 0 {
             reader.place(OTHER_ROW);
@@ -195,15 +229,27 @@ impl<'a> Reader<'a> {
         reader
     }
 
-    /// Returns the result; `None` if reading must start again.
+    /// Returns the results; `None` if reading must start again.
     fn read(
+        mut readers: Vec<Self>,
+        held: &mut impl ReadLock,
+        selection: Option<(Want, &RowSelection<'_>)>,
+    ) -> Option<Vec<ReadResult>> {
+        readers.iter_mut().try_for_each(|reader| reader.read_sums(held))?;
+        let end = |mut reader: Self| Some((reader.end_sums(held)?, reader));
+        let ended = readers.into_iter().map(end).collect::<Option<Vec<_>>>()?;
+        let finish = |(version, reader): (Version, Self)| reader.finish(held, version, selection);
+        ended.into_iter().map(finish).collect()
+    }
+
+    /// Reads keys and histograms; the sums are of this version.
+    fn finish(
         mut self,
         held: &mut impl ReadLock,
-        want: Want,
+        version: Version,
         selection: Option<(Want, &RowSelection<'_>)>,
     ) -> Option<ReadResult> {
-        self.read_sums(held, want)?;
-        let version = held.live().0.version(self.entry);
+        let want = self.want;
         self.read_rows(held, selection.map_or(want, |(by, _)| by))?;
         let mut selected = None;
         held.unlocked(|| {
@@ -232,8 +278,8 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the sums of all rows.
-    fn read_sums(&mut self, held: &mut impl ReadLock, want: Want) -> Option<()> {
-        if want.has_histograms() {
+    fn read_sums(&mut self, held: &mut impl ReadLock) -> Option<()> {
+        if self.want.has_histograms() {
             let end = self.aggregate(held)?.0.groups.end();
             self.groups.reserve_exact(end as usize);
         }
@@ -249,23 +295,30 @@ impl<'a> Reader<'a> {
                 for id in first..next {
                     if let Some(place) = self.place(row_map.row_of(id)) {
                         self.add_group(aggregate, id, place);
-                        if want.has_histograms() {
+                        if self.want.has_histograms() {
                             self.groups.push((place as u32, id));
                         }
                     }
                 }
             }
             if next == end {
-                // A report without keys has one row even if nothing was counted.
-                if self.rows.is_empty() && self.reading.keys == 0 {
-                    self.place(OTHER_ROW);
-                }
-                self.reading.covered_secs = held.live().0.covered_secs(self.entry);
-                drop(self.meanwhile.take());
                 return Some(());
             }
             held.unlocked(|| ());
         }
+    }
+
+    /// Adds records counted since, so that the sums are of this moment. Returns their version.
+    fn end_sums(&mut self, held: &impl ReadLock) -> Option<Version> {
+        self.add_counted(self.aggregate(held)?.0, u32::MAX);
+        // A report without keys has one row even if nothing was counted.
+        if self.rows.is_empty() && self.reading.keys == 0 {
+            self.place(OTHER_ROW);
+        }
+        let reports = held.live().0;
+        self.reading.covered_secs = reports.covered_secs(self.entry);
+        drop(self.meanwhile.take());
+        Some(reports.version(self.entry))
     }
 
     /// The place of a row; `None` if it has none.

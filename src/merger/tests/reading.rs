@@ -12,9 +12,10 @@ use super::memory::empty_live;
 use crate::input::pinba::{Decoder, model};
 use crate::input::record::{Hasher, TextLimits};
 use crate::report::Entry;
+use crate::report::definition::Kind;
 use crate::report::read::reading::{Reading, Want};
 use crate::report::read::selection::RowSelection;
-use crate::report::read::{ReadLock, read_into};
+use crate::report::read::{ReadLock, read_into, read_together};
 use crate::report::totals::Totals;
 
 pub(super) const ALL: Want = Want { keys: true, quantiles: true, histograms: true };
@@ -65,6 +66,24 @@ struct Interrupted {
 }
 
 impl Interrupted {
+    fn new() -> (Self, Vec<Entry>) {
+        let hasher = Hasher::new();
+        let live = empty_live(&hasher);
+        let entries: Vec<Entry> = live.reports.iter().cloned().collect();
+        let held = Self {
+            live,
+            decoder: Decoder::new(TextLimits::default(), hasher),
+            random: StdRng::seed_from_u64(3),
+            now_ms: 0,
+            merges: true,
+            pieces: 0,
+            was_over: Cell::new(false),
+            entry: entries[0].clone(),
+            at_once: Vec::new(),
+        };
+        (held, entries)
+    }
+
     fn read_at_once(&mut self) {
         let Live { reports, pool, .. } = &self.live;
         self.at_once.push(reports.read(&self.entry, ALL, pool, 0));
@@ -96,20 +115,7 @@ impl ReadLock for Interrupted {
 
 #[test]
 fn pieces_are_of_one_moment() {
-    let hasher = Hasher::new();
-    let live = empty_live(&hasher);
-    let entries: Vec<Entry> = live.reports.iter().cloned().collect();
-    let mut held = Interrupted {
-        live,
-        decoder: Decoder::new(TextLimits::default(), hasher),
-        random: StdRng::seed_from_u64(3),
-        now_ms: 0,
-        merges: true,
-        pieces: 0,
-        was_over: Cell::new(false),
-        entry: entries[0].clone(),
-        at_once: Vec::new(),
-    };
+    let (mut held, entries) = Interrupted::new();
     for round in 0..100 {
         let entry = entries[round % entries.len()].clone();
         let name = &entry.definition.name;
@@ -161,6 +167,21 @@ fn pieces_are_of_one_moment() {
             let count = |pairs: &[(u32, u64)]| pairs.iter().map(|it| it.1).sum::<u64>();
             assert!(count(&histogram) >= count(before), "{name}: {key}");
         }
+    }
+    assert!(held.pieces > 1_000, "{}", held.pieces);
+}
+
+#[test]
+fn reports_that_are_read_together_are_of_one_moment() {
+    let (mut held, mut entries) = Interrupted::new();
+    entries.retain(|it| it.definition.kind == Kind::Base);
+    let asked: Vec<(&Entry, Want)> = entries.iter().map(|entry| (entry, ALL)).collect();
+    assert!(asked.len() > 5);
+    for _ in 0..30 {
+        let read = read_together(&mut held, &asked, 0).unwrap();
+        let of_each: Vec<Totals> = read.iter().map(|reading| reading.grand).collect();
+        assert!(of_each.iter().all(|it| *it == of_each[0]), "{of_each:?}");
+        held.at_once.clear();
     }
     assert!(held.pieces > 1_000, "{}", held.pieces);
 }

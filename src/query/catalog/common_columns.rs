@@ -61,18 +61,17 @@ impl Catalog {
         }
         let as_of_ms = self.clock.unix_ms();
         let refill = self.refill();
-        let read = others.iter().zip(&missing).map(|(entry, of)| {
+        let asked = others.iter().map(|entry| {
             let layout = &entry.definition.layout;
-            let want = layout.want(0..layout.columns().len());
-            if let Some(refill) = &refill {
-                let of = &of.definition;
-                return Self::read_refilled(&mut live, refill, of, entry, want, as_of_ms);
-            }
-            read::read(&mut live, entry, want, as_of_ms)
+            (entry, layout.want(0..layout.columns().len()))
         });
-        let readings: Option<Vec<Reading>> = read.collect();
+        let asked: Vec<(&Entry, Want)> = asked.collect();
+        let read = match &refill {
+            Some(refill) => Self::read_refilled(&mut live, refill, &missing, &asked, as_of_ms),
+            None => read::read_together(&mut live, &asked, as_of_ms),
+        };
         drop(live);
-        let Some(readings) = readings else {
+        let Some(readings) = read else {
             drop(kept);
             return self.in_columns(names, columns);
         };
@@ -131,8 +130,8 @@ impl Catalog {
         let want = Want { keys: true, quantiles: false, histograms: true };
         let now_ms = self.clock.unix_ms();
         let refilled = self.refill().map(|refill| {
-            let of = &entry.definition;
-            Self::read_refilled(&mut live, &refill, of, &entry, want, now_ms)
+            let of = std::slice::from_ref(&entry);
+            Self::read_refilled(&mut live, &refill, of, &[(&entry, want)], now_ms)?.pop()
         });
         let read = refilled.unwrap_or_else(|| {
             let (memory, selection) = (Reading::default(), Some(&selection));

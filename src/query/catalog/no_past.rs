@@ -77,11 +77,10 @@ impl Catalog {
     pub(super) fn read_refilled(
         _: &mut impl ReadLock,
         refill: &Refill,
-        _: &Definition,
-        _: &Entry,
-        _: Want,
+        _: &[Entry],
+        _: &[(&Entry, Want)],
         _: u64,
-    ) -> Option<Reading> {
+    ) -> Option<Vec<Reading>> {
         match *refill {}
     }
 }

@@ -93,9 +93,10 @@ impl Catalog {
         let want = layout.want(selection.needed(layout.columns().len()));
         if let Some(refill) = self.refill() {
             let now_ms = self.clock.unix_ms();
-            let read = Self::read_refilled(&mut live, &refill, definition, &entry, want, now_ms);
+            let (of, asked) = (std::slice::from_ref(&entry), [(&entry, want)]);
+            let read = Self::read_refilled(&mut live, &refill, of, &asked, now_ms);
             drop(live);
-            return match read {
+            return match read.and_then(|mut read| read.pop()) {
                 Some(reading) => Some((Arc::new(reading), None)),
                 None => self.reading(definition, selection),
             };

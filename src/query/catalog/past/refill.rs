@@ -502,21 +502,29 @@ impl Catalog {
         self.clock.unix_ms() / 1000
     }
 
-    /// A whole reading of a report, including rows that replace lost counts. `of` is the report's
-    /// own definition, `entry` has that of the columns. `None` if a report was dropped meanwhile.
+    /// Whole readings of reports, including rows that replace lost counts. `of` has the reports'
+    /// own definitions, `asked` those of the columns. `None` if a report was dropped meanwhile.
     pub(in crate::query::catalog) fn read_refilled(
         held: &mut impl read::ReadLock,
         refill: &Refill,
-        of: &Definition,
-        entry: &Entry,
-        want: Want,
+        of: &[Entry],
+        asked: &[(&Entry, Want)],
         as_of_ms: u64,
-    ) -> Option<Reading> {
-        let all = Want { keys: true, quantiles: false, histograms: want.has_histograms() };
-        let live = read::read(held, entry, all, as_of_ms)?;
-        let mut added = None;
-        held.unlocked(|| added = Some(refill.add_to(&live, of, &entry.definition, want)));
-        added
+    ) -> Option<Vec<Reading>> {
+        let all = |&(entry, want): &(_, Want)| {
+            (entry, Want { keys: true, quantiles: false, histograms: want.has_histograms() })
+        };
+        let all: Vec<_> = asked.iter().map(all).collect();
+        let live = read::read_together(held, &all, as_of_ms)?;
+        let mut added = Vec::new();
+        held.unlocked(|| {
+            let live = live.iter().zip(of).zip(asked);
+            let add = |((live, of), (entry, want)): ((_, &Entry), &(&Entry, Want))| {
+                refill.add_to(live, &of.definition, &entry.definition, *want)
+            };
+            added = live.map(add).collect();
+        });
+        Some(added)
     }
 }
 
