@@ -50,8 +50,12 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let heads = ranking.heads(&ranking.columns, Some((&sort, path, &params)));
     let answer = &ranking.answer;
     let covered = &ranking.about;
-    let is_pinba2 = is_own && report.kind.starts_with("v2/") && view.time.spans.is_none();
-    let rates = if is_pinba2 { "; as in pinba2, rates are over the whole window" } else { "" };
+    let is_pinba2 = report.kind.starts_with("v2/") && view.time.spans.is_none();
+    let rates = match is_own {
+        _ if !is_pinba2 || answer.covered_seconds as f64 >= answer.window_seconds => "",
+        true => "; as in pinba2, rates are over the whole window",
+        false => "; in its own columns, as in pinba2, rates are over the whole window",
+    };
     let caption = html! { (visible(name)) @if !covered.is_empty() { ", " (covered) (rates) } };
     let empty = match (answer.table.is_empty(), &view.time.spans) {
         (false, _) => "No row matches.",
@@ -104,6 +108,9 @@ fn about(report: &ReportSummary) -> Markup {
         p.about {
             (visible(&report.kind)) " report, " (from) (report.defined.name())
             @if let Some(comment) = &report.comment { ", COMMENT " code { (visible(comment)) } }
+            @if let Some(buckets) = report.definition["histogram"].as_str() {
+                ", times in buckets " code { (visible(buckets)) } ": percentiles of longer ones are unknown, and shown as the limit or as a mean"
+            }
             @if !report.persistent { ", gone after a restart" }
         }
     }
