@@ -1,8 +1,8 @@
 //! Groups: the finest rows of an aggregate, exact under add and expire.
 //!
-//! A group is one combination of key ids. Its gain in the [running tick](running) is in a slot, to
+//! A group is one combination of key ids. Its gain in the [running tick](running_tick) is in a slot, to
 //! whose front records write; when the tick closes, the slot is written to the tick log and added
-//! to the group's sums over the [closed ticks](closed), and when that tick leaves the window the
+//! to the group's sums over the [closed ticks](closed_ticks), and when that tick leaves the window the
 //! log's entry is subtracted again. So a packet touches one front per aggregate, however many
 //! reports there are and however often they are read.
 //!
@@ -11,18 +11,18 @@
 //!              `------------------ RunningTick ------------------------------------'     `-- ClosedTicks --'
 //! ```
 
-use self::closed::ClosedTicks;
-use self::running::RunningTick;
+use self::closed_ticks::ClosedTicks;
+use self::running_tick::RunningTick;
 use super::chunked::Chunked;
 use super::group_key::KeyIds;
 use super::histogram::Histogram;
 use super::key_table::KeyTable;
 use super::totals::{NarrowTotals, Totals};
 
-mod closed;
+mod closed_ticks;
 pub(super) mod cut_second;
 pub(super) mod move_slots;
-mod running;
+mod running_tick;
 mod slot;
 
 /// No slot: the group has no gain in the running tick.

@@ -61,7 +61,7 @@
 //! | definitions | `definition`, which `grammar` parses; `v1_kinds` |
 //! | live reports | `registry`: `time` advances it, `watch` logs seconds, `snapshot` saves it |
 //! | aggregation | `arrivals`, `aggregate` (`assign`, `close`), `group_key`, `group_cache`, `key_table`, `chunked`, `window` |
-//! | groups | `groups` (`running` tick, `slot`, `cut_second`; `closed` ticks) |
+//! | groups | `groups` (`running_tick`, `slot`, `cut_second`; `closed_ticks`) |
 //! | gains | `totals`, `histogram` (`counts`; quantiles), `encoded_gain`, `tick_log`, `second_log`, `directory` |
 //! | overflow | `budget` (memory), `aggregate::overflow`, `groups::move_slots`; `row_map` (`rows_max`) |
 //! | reading | `row_map`, `read` (`selection`, `reading`), `aggregate::counted_meanwhile`, `columns`, `layout`, `row_key` |

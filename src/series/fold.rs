@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLockWriteGuard;
 
-use super::history::{COARSE_SECS, FINE_SECS, HOUR_SECS, Report, Slot};
+use super::last_hour::{COARSE_SECS, FINE_SECS, HOUR_SECS, Report, Slot};
 use super::{Shared, State, WRITE};
 use crate::delta::{RowDelta, RowReader, Second};
 use crate::report::encoded_gain::{EncodedGain, Sum};
@@ -45,15 +45,15 @@ impl Fold {
         let mut state = WRITE.write(&self.shared.state);
         state.missed += missed;
         state.counted += second.requests;
-        let history = &mut state.history;
-        history.base = second.unix_secs.saturating_sub(number);
-        history.folded = 0;
+        let hour = &mut state.last_hour;
+        hour.base = second.unix_secs.saturating_sub(number);
+        hour.folded = 0;
         for report in second.reports() {
             let new = Report { since: number, ..Report::default() };
-            history.reports.entry(report.number).or_insert(new);
+            hour.reports.entry(report.number).or_insert(new);
         }
         let is_watched = |report| watched.iter().any(|it| it.number == report);
-        history.retain(is_watched);
+        hour.retain(is_watched);
         let mut adding = Adding {
             state,
             second: number,
@@ -63,16 +63,16 @@ impl Fold {
             packed: &mut self.packed,
         };
         read(&mut adding);
-        let history = &mut adding.state.history;
+        let hour = &mut adding.state.last_hour;
         // After a long stop, not every second needs a point.
         let quiet = (number + 1).max(self.next.saturating_sub(FINE_SECS))..self.next;
         for second in std::iter::once(number).chain(quiet) {
             let missed = if second == number { missed } else { 0 };
-            history.slots.push_back(Slot { second, secs: 1, missed });
+            hour.slots.push_back(Slot { second, secs: 1, missed });
         }
-        let ten = |second| (history.base + second) / COARSE_SECS;
+        let ten = |second| (hour.base + second) / COARSE_SECS;
         if ten(self.next) != ten(number) {
-            history.age();
+            hour.age();
         }
     }
 }
@@ -91,8 +91,8 @@ struct Adding<'a> {
 
 impl Adding<'_> {
     fn add(&mut self, row: u64, weight: f64, gained: EncodedGain<'_>) {
-        let (history, row) = (&mut self.state.history, (self.report, row));
-        history.add(self.second, row, weight, gained);
+        let (hour, row) = (&mut self.state.last_hour, (self.report, row));
+        hour.add(self.second, row, weight, gained);
     }
 }
 

@@ -11,7 +11,7 @@
 //! since then; a dropped one loses everything.
 
 mod fold;
-mod history;
+mod last_hour;
 mod metric;
 mod points;
 mod read;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use parking_lot::RwLock;
 
 pub use self::fold::Fold;
-use self::history::History;
+use self::last_hour::LastHour;
 pub use self::metric::Metric;
 pub(crate) use self::metric::Span;
 pub use self::read::{Coverage, Lines, Spreads};
@@ -70,7 +70,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    history: History,
+    last_hour: LastHour,
     counted: u64,
     missed: u64,
 }
@@ -124,7 +124,7 @@ impl Series {
 
     /// A series of these reports within `memory` bytes, and its writer.
     pub fn new(watched: Watchlist, memory: usize) -> (Self, Fold) {
-        let state = State { history: History::new(memory / 40 * ROWS), ..State::default() };
+        let state = State { last_hour: LastHour::new(memory / 40 * ROWS), ..State::default() };
         let shared = Arc::new(Shared { watched, state: RwLock::new(state), memory });
         (Self(Arc::clone(&shared)), Fold::new(shared))
     }

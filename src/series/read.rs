@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::history::{COARSE_SECS, Slot};
+use super::last_hour::{COARSE_SECS, Slot};
 use super::metric::{Metric, Span};
 use super::{READ, REPORTS_MAX, Series};
 use crate::report::encoded_gain::Sum;
@@ -142,14 +142,14 @@ impl Series {
     ) -> Result<(u64, u64, Vec<Option<T>>), String> {
         let (report, row) = self.row(report, key)?;
         let state = READ.read(&self.0.state);
-        let history = &state.history;
-        let base = history.base;
-        let to = to.min(history.end().unwrap_or_default() + base);
+        let hour = &state.last_hour;
+        let base = hour.base;
+        let to = to.min(hour.end().unwrap_or_default() + base);
         let mut from = from.max(to.saturating_sub(POINTS_MAX * step));
         if aligned {
             from -= from % step;
         }
-        if let Some((oldest, fine_from)) = history.reaches()
+        if let Some((oldest, fine_from)) = hour.reaches()
             && oldest < fine_from
             && from < fine_from + base
         {
@@ -157,9 +157,9 @@ impl Series {
             from -= from % step;
         }
         let place = |slot: &Slot| Some(((slot.second + base).checked_sub(from)? / step) as usize);
-        let slots = history.slots.iter().filter(|slot| place(slot).is_some());
+        let slots = hour.slots.iter().filter(|slot| place(slot).is_some());
         let slots: Vec<Slot> = slots.copied().collect();
-        let of_report = history.reports.get(&report.number);
+        let of_report = hour.reports.get(&report.number);
         let since = of_report.map_or(u64::MAX, |it| it.since);
         let folded = of_report.filter(|_| row != TOTAL_ID);
         let folded = folded.map_or_else(BTreeSet::new, |it| it.folded.clone());
@@ -243,8 +243,8 @@ impl Series {
             _ => report.row_id(&bytes),
         };
         let is_kept = || {
-            let history = &READ.read(&self.0.state).history;
-            let report = history.reports.get(&report.number);
+            let hour = &READ.read(&self.0.state).last_hour;
+            let report = hour.reports.get(&report.number);
             report.is_some_and(|it| it.rows.contains_key(&row))
         };
         if row != TOTAL_ID && !is_kept() {
@@ -265,27 +265,27 @@ impl Series {
 
     /// The span covered; `None` before the first second is complete.
     pub fn coverage(&self) -> Option<Coverage> {
-        let history = &READ.read(&self.0.state).history;
-        let (from, fine_from) = history.reaches()?;
+        let hour = &READ.read(&self.0.state).last_hour;
+        let (from, fine_from) = hour.reaches()?;
         Some(Coverage {
-            from: from + history.base,
-            fine_from: fine_from + history.base,
-            to: history.end()? + history.base,
+            from: from + hour.base,
+            fine_from: fine_from + hour.base,
+            to: hour.end()? + hour.base,
         })
     }
 
     /// Its contents and losses, for the daemon's status.
     pub fn status(&self) -> Group {
         let state = READ.read(&self.0.state);
-        let (rows, full, without) = state.history.count();
+        let (rows, full, without) = state.last_hour.count();
         let readings = readings! {
-            Gauge memory_bytes = state.history.bytes, "Memory of the last hour.";
+            Gauge memory_bytes = state.last_hour.bytes, "Memory of the last hour.";
             Gauge memory_bytes_max = self.0.memory, "Limit of that memory (series.memory).";
             Gauge reports = self.0.watched.now().len(), "Reports of which the last hour is kept.";
             Gauge rows = rows, "Rows of which the last hour is kept.";
             Gauge rows_full = full, "Rows of the last second that are kept with percentiles.";
             Gauge rows_without_percentiles = without, "Rows of the last second that are kept without percentiles, for lack of memory.";
-            Gauge rows_folded = state.history.folded, "Rows of the last second that are only in the total, for lack of memory.";
+            Gauge rows_folded = state.last_hour.folded, "Rows of the last second that are only in the total, for lack of memory.";
             Counter requests_counted = state.counted, "Requests that the last hour and the metrics of rows have counted.";
             Counter requests_missed = state.missed, "Requests that the last hour and the metrics of rows could not count, because they fell behind.";
         };

@@ -4,7 +4,7 @@
 //! Slots must be settled before they are closed or moved.
 
 use super::super::totals::{Extremes, Totals};
-use super::running::RunningTick;
+use super::running_tick::RunningTick;
 
 /// Slots prefetched before their turn: their histograms and blocks lie anywhere.
 const AHEAD: usize = 8;

@@ -122,7 +122,7 @@ impl Blocks {
 }
 
 /// The gain of a group in the running tick, without its [`Front`] and without [what did not
-/// fit](super::running::RunningTick::wide).
+/// fit](super::running_tick::RunningTick::wide).
 #[derive(Debug, Default)]
 pub(in crate::report) struct Slot {
     pub(in crate::report) group: u32,

@@ -13,7 +13,7 @@ use super::super::chunked::{CHUNK, Chunked};
 use super::super::encoded_gain::PairSums;
 use super::super::histogram::{BucketLayout, Sample};
 use super::super::totals::{Extremes, NarrowTotals, Totals};
-use super::closed::WIDE_BYTES;
+use super::closed_ticks::WIDE_BYTES;
 use super::slot::{Blocks, Front, SAMPLES, Slot};
 
 /// The gains of an aggregate's groups in the running tick.

@@ -19,7 +19,7 @@ use crate::value::row_memory::{Heft, Weight, divide};
 pub(super) const FINE_SECS: u64 = 300;
 /// Older seconds are merged in slots of this many.
 pub(super) const COARSE_SECS: u64 = 10;
-/// Length of the history in seconds.
+/// How long data is kept, in seconds.
 pub(super) const HOUR_SECS: u64 = 3_600;
 
 /// Decay of a weight in ten seconds: it halves in ten minutes.
@@ -79,7 +79,7 @@ pub(super) struct Report {
 
 /// All data of the last hour.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub(super) struct LastHour {
     /// Reports by number.
     pub(super) reports: BTreeMap<u64, Report>,
     /// Completed slots, oldest first: tens, then seconds.
@@ -96,8 +96,8 @@ pub(super) struct History {
     pub(super) folded: usize,
 }
 
-impl History {
-    /// An empty history of at most `bytes_max` bytes.
+impl LastHour {
+    /// An empty one of at most `bytes_max` bytes.
     pub(super) fn new(bytes_max: usize) -> Self {
         Self { bytes_max, ..Self::default() }
     }
@@ -260,21 +260,21 @@ mod tests {
         packed
     }
 
-    /// A history of rows 2 to 101 over `seconds`; the heaviest has the largest id.
-    fn history(bytes_max: usize, seconds: u64) -> History {
-        let mut history = History::new(bytes_max);
-        history.reports.insert(7, Report::default());
+    /// The data of rows 2 to 101 over `seconds`; the heaviest has the largest id.
+    fn hour(bytes_max: usize, seconds: u64) -> LastHour {
+        let mut hour = LastHour::new(bytes_max);
+        hour.reports.insert(7, Report::default());
         for second in 0..seconds {
-            history.folded = 0;
+            hour.folded = 0;
             for row in 2..102 {
-                history.add(second, (7, row), row as f64, EncodedGain(&gained(row)));
-                assert!(history.bytes <= bytes_max);
+                hour.add(second, (7, row), row as f64, EncodedGain(&gained(row)));
+                assert!(hour.bytes <= bytes_max);
             }
             let all = gained((2..102).sum());
-            history.add(second, (7, TOTAL_ID), f64::INFINITY, EncodedGain(&all));
-            history.slots.push_back(Slot { second, secs: 1, missed: 0 });
+            hour.add(second, (7, TOTAL_ID), f64::INFINITY, EncodedGain(&all));
+            hour.slots.push_back(Slot { second, secs: 1, missed: 0 });
         }
-        history
+        hour
     }
 
     fn requests(row: &Row) -> u64 {
@@ -284,34 +284,34 @@ mod tests {
 
     #[test]
     fn with_room_every_row_is_kept_in_full() {
-        let mut history = history(1 << 20, 10);
-        assert_eq!((history.count(), history.folded), ((100, 100, 0), 0));
-        let row = &history.reports[&7].rows[&77];
+        let mut hour = hour(1 << 20, 10);
+        assert_eq!((hour.count(), hour.folded), ((100, 100, 0), 0));
+        let row = &hour.reports[&7].rows[&77];
         assert_eq!((requests(row), row.points.iter().count()), (770, 10));
-        let all = history.bytes;
+        let all = hour.bytes;
         for second in 10..4_000 {
-            history.slots.push_back(Slot { second, secs: 1, missed: 0 });
+            hour.slots.push_back(Slot { second, secs: 1, missed: 0 });
             if second == 399 {
-                history.age();
-                let row = &history.reports[&7].rows[&77];
+                hour.age();
+                let row = &hour.reports[&7].rows[&77];
                 assert_eq!((requests(row), row.points.iter().count()), (770, 1));
-                assert!(history.bytes < all / 2);
-                assert_eq!(history.reaches(), Some((0, 100)));
+                assert!(hour.bytes < all / 2);
+                assert_eq!(hour.reaches(), Some((0, 100)));
             }
         }
-        history.age();
-        assert_eq!((history.count(), history.bytes), ((0, 0, 0), 0), "an hour later");
-        history.retain(|_| false);
-        assert!(history.reports.is_empty());
+        hour.age();
+        assert_eq!((hour.count(), hour.bytes), ((0, 0, 0), 0), "an hour later");
+        hour.retain(|_| false);
+        assert!(hour.reports.is_empty());
     }
 
     #[test]
     fn without_room_weight_decides_and_totals_stay() {
-        let mut history = history(100_000, 100);
-        let (rows, full, without) = history.count();
+        let mut hour = hour(100_000, 100);
+        let (rows, full, without) = hour.count();
         assert_eq!(rows, full + without);
-        assert!(full > 3 && without > full && history.folded > 0);
-        let report = &history.reports[&7];
+        assert!(full > 3 && without > full && hour.folded > 0);
+        let report = &hour.reports[&7];
         let total = &report.rows[&TOTAL_ID];
         assert_eq!(requests(total), 100 * (2..102).sum::<u64>());
         assert!(total.points.histograms > 0);
@@ -329,11 +329,11 @@ mod tests {
         // Absent rows are unknown in seconds in which some had no room.
         assert_eq!(report.folded.len(), 100);
         // Later there is room again.
-        history.slots.push_back(Slot { second: 3_690, secs: 1, missed: 0 });
-        history.age();
-        history.age();
+        hour.slots.push_back(Slot { second: 3_690, secs: 1, missed: 0 });
+        hour.age();
+        hour.age();
         let row = (7, FIRST_ID);
-        history.add(3_691, row, 1.0, EncodedGain(&gained(1)));
-        assert!(history.reports[&7].rows[&FIRST_ID].is_full);
+        hour.add(3_691, row, 1.0, EncodedGain(&gained(1)));
+        assert!(hour.reports[&7].rows[&FIRST_ID].is_full);
     }
 }
