@@ -293,6 +293,17 @@ pub(crate) fn lasting(secs: u64) -> String {
     }
 }
 
+/// The step of points or columns, in words: `by the second`, `by 10 s`.
+pub(crate) fn by(step_secs: u64) -> String {
+    match step_secs {
+        1 => "by the second".to_owned(),
+        60 => "by the minute".to_owned(),
+        3_600 => "by the hour".to_owned(),
+        86_400 => "by the day".to_owned(),
+        secs => format!("by {}", lasting(secs)),
+    }
+}
+
 /// Formats an estimated count with two digits.
 pub(crate) fn roughly_many(many: u64) -> String {
     count(with_two_digits(many))
@@ -440,6 +451,18 @@ mod tests {
         ] {
             assert_eq!(lasting(secs), shown);
         }
+        let steps = [1, 2, 10, 60, 300, 3_600, 9_000, 86_400].map(by);
+        let shown = [
+            "the second",
+            "2 s",
+            "10 s",
+            "the minute",
+            "5 min",
+            "the hour",
+            "2 h 30 min",
+            "the day",
+        ];
+        assert_eq!(steps, shown.map(|it| format!("by {it}")));
     }
 
     #[test]

@@ -550,12 +550,12 @@ fn charts_have_addresses_of_their_own() {
     let site = &here.site;
     site.send((0..20).map(|_| request("web-01", "shop", "/<a>")));
     for (target, part) in cases![
-        "/reports/info/traffic.svg" => "requests: now";
-        "/reports/info/times.svg?span=1m" => "p95: now";
-        "/reports/info/errors.svg?span=1h&theme=dark" => "errors: now 0";
+        "/reports/info/traffic.svg" => "requests: last 5 s";
+        "/reports/info/times.svg?span=1m" => "p95: last 5 s";
+        "/reports/info/errors.svg?span=1h&theme=dark" => "errors: last 5 s 0; by ";
         "/reports/report_by_script_name/times.svg?script_name=%2F%3Ca%3E&theme=dark" =>
-            "p50: now 12";
-        "/reports/report_by_status/cpu.svg?key.status=200" => "busy: now";
+            "p50: last 5 s 12";
+        "/reports/report_by_status/cpu.svg?key.status=200" => "busy: last 5 s";
     ] {
         let reply = await_until(
             target,
@@ -572,6 +572,8 @@ fn charts_have_addresses_of_their_own() {
         assert_has!(reply.body => "<path class=\"line c");
     }
     let page = site.get("/reports/report_by_script_name/row?script_name=%2F%3Ca%3E&span=5m").body;
+    // Rates by another step would be others.
+    assert_eq!(page.matches("</a><small>, by 2 s</small></div>").count(), 4, "{page}");
     for name in ["traffic", "times", "errors", "cpu"] {
         let address =
             format!("/reports/report_by_script_name/{name}.svg?script_name=%2F%3Ca%3E&amp;span=5m");

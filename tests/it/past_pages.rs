@@ -76,6 +76,11 @@ fn pages_show_what_the_api_answers() {
         // The line of all requests is that of `/series`.
         let picture = page(site, &format!("/reports/info/traffic.svg?{span}"));
         assert!(picture.contains("requests: at the end"));
+        // Each chart says over which step its rates are, and the heat map what a column is.
+        let step = picture.split_once("; by ").unwrap().1.split(" between").next().unwrap();
+        let by = format!("<small>, by {}</small>", step);
+        assert_eq!(row.matches(&by).count(), 4, "{by}");
+        assert_has!(row => "<span>columns by ");
     }
     here.stop();
 }
@@ -238,7 +243,7 @@ fn what_changed_is_shown_and_what_is_lacking_is_said() {
     }
     let chart = page(site, &format!("{REPORT}/times.svg?script_name=%2Fa&{span}"));
     assert_eq!(chart.matches("stroke-dasharray=\"4 3\"").count(), 3);
-    assert!(chart.contains("p95 before:"));
+    assert_has!(chart => "p95 before: at the end ", "; by the minute between ");
     let overview = page(site, &format!("/?{span}"));
     assert!(overview.contains(">what got slower</a>"));
     assert!(overview.contains("below each number its change"));

@@ -8,7 +8,7 @@ use maud::{Markup, html};
 
 use super::chart::{Chart, Line};
 use super::columns::Show;
-use super::formatting::{Name, UNKNOWN, count, lasting, named, number, visible};
+use super::formatting::{self, Name, UNKNOWN, count, lasting, named, number, visible};
 use super::history::{Counted, History};
 use super::render::View;
 use super::table::{Head, section, table};
@@ -237,6 +237,7 @@ fn course(view: &View<'_>, at: usize, it: &ObjectiveView) -> Option<Markup> {
         ticks: view.time.ticks(span.start as u64..span.end as u64),
         span,
         is_live: true,
+        by: [formatting::by(secs), String::new()],
         ..Chart::default()
     };
     Some(chart.figure(&format!("slo-{at}"), "/api/v1/slos"))

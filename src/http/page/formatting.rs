@@ -8,7 +8,7 @@ use maud::{Markup, Render, html};
 
 use crate::value::Value;
 pub(super) use crate::value::text::{
-    EMPTY, MINUS, Scale, UNKNOWN, bytes, change, count, counted, lasting, mebibytes, micros,
+    EMPTY, MINUS, Scale, UNKNOWN, by, bytes, change, count, counted, lasting, mebibytes, micros,
     name_or_empty, number, percent, points, roughly, roughly_many, secs, short, visible,
     with_two_digits,
 };

@@ -84,7 +84,7 @@ const FINE_STEPS: [u64; 6] = [1, 2, 5, 10, 20, 30];
 
 /// Length in seconds of "now": the bar above every page, the legends of live charts.
 pub(super) const RECENT_SECS: u64 = 5;
-const OVER: &str = "last 5 s:";
+const OVER: &str = "last 5 s";
 
 /// Used when there is no last hour.
 static NOTHING: LazyLock<Series> = LazyLock::new(Series::nothing);
@@ -272,7 +272,7 @@ impl<'a> History<'a> {
         let chart = charts.map_err(Problem::not_found)?.pop();
         let nothing = || Problem::not_found("no second is complete yet");
         let mut chart = chart.ok_or_else(nothing)?;
-        chart.title = format!("{of}: {}", chart.title);
+        chart.title = format!("{of}: {}, {}", chart.title, chart.by[0]);
         Ok(chart.svg("alone", theme))
     }
 
@@ -288,12 +288,12 @@ impl<'a> History<'a> {
         let Some(spans) = &time.spans else {
             return self.live(kinds, &metrics);
         };
-        let mut now = self.read(&metrics, &spans.span, 1)?;
+        let (mut now, mut by) = self.read(&metrics, &spans.span, 1)?;
         let before = spans.before.as_ref().map(|before| self.read(&metrics, before, 1));
-        let before = before.transpose()?;
+        let (before, by_before) = before.transpose()?.unzip();
         // An average over a minute beside single seconds would look calmer than it was.
         if let Some(before) = before.as_ref().filter(|before| before.step > now.step) {
-            now = self.read(&metrics, &spans.span, before.step)?;
+            (now, by) = self.read(&metrics, &spans.span, before.step)?;
         }
         let before = before.map(|before| before.refined(now.step, &[]));
         let span = now.from..spans.span.end.max(now.from + 1);
@@ -301,6 +301,7 @@ impl<'a> History<'a> {
             span: span.start as f64..span.end as f64,
             ticks: time.ticks(span.clone()),
             marks: self.marks(&span),
+            by: [by, by_before.unwrap_or_default()],
             can_zoom: time.has_past(),
             ..Chart::default()
         };
@@ -360,6 +361,7 @@ impl<'a> History<'a> {
             marks: self.marks(&(found.from..found.from + secs)),
             is_live: true,
             over: if now.is_empty() { "" } else { OVER },
+            by: [formatting::by(found.step), String::new()],
             can_zoom: self.time.has_past() && !matches!(self.counted, Counted::Samples(_)),
             ..Chart::default()
         };
@@ -385,8 +387,14 @@ impl<'a> History<'a> {
         newest.map(mark).collect()
     }
 
-    /// Reads a span from the last hour or history, in steps of at least `step_min` seconds.
-    fn read(&self, metrics: &[Metric], span: &Range<u64>, step_min: u64) -> Result<Lines, String> {
+    /// Reads a span from the last hour or history, in steps of at least `step_min` seconds; returns
+    /// the step in words too.
+    fn read(
+        &self,
+        metrics: &[Metric],
+        span: &Range<u64>,
+        step_min: u64,
+    ) -> Result<(Lines, String), String> {
         let secs = span.end - span.start;
         let fits = |step: &&u64| **step >= step_min && secs.div_ceil(**step) <= POINTS_MAX;
         let fine = FINE_STEPS.iter().find(fits).copied();
@@ -400,19 +408,23 @@ impl<'a> History<'a> {
             let asked = (reach.from.max(span.start), span.end, fine.unwrap_or(60));
             let key = self.key();
             if let Ok(found) = self.series.lines(self.report, key.as_deref(), metrics, asked) {
+                let by = formatting::by(found.step);
                 if found.from <= span.start {
-                    return Ok(found);
+                    return Ok((found, by));
                 }
                 let minute = reach.from.next_multiple_of(60).min(span.end);
                 let secs = reach.to.min(minute).saturating_sub(reach.from);
-                if let Ok(earlier) = self.kept(metrics, &(span.start..minute))
-                    && let Some(all) = found.preceded_by(earlier, secs)
-                {
-                    return Ok(all);
+                if let Ok(earlier) = self.kept(metrics, &(span.start..minute)) {
+                    let by = format!("{by}, at first {}", formatting::by(earlier.lines.step));
+                    if let Some(all) = found.preceded_by(earlier, secs) {
+                        return Ok((all, by));
+                    }
                 }
             }
         }
-        self.kept(metrics, span).map(|it| it.lines)
+        let kept = self.kept(metrics, span)?.lines;
+        let by = formatting::by(kept.step);
+        Ok((kept, by))
     }
 
     /// Reads a span from history.

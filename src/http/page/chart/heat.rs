@@ -111,9 +111,9 @@ pub(in crate::http::page) fn heat(
     limits.dedup();
     let secs = |us: u64| formatting::secs(us as f64 / 1e6);
     let mut described = format!(
-        "{} in {columns} columns of {}, from {} to {}.",
+        "{} in {columns} columns {}, from {} to {}.",
         formatting::counted(map.total, "value"),
-        formatting::roughly(map.step as f64),
+        formatting::by(map.step),
         secs(bottom_us),
         secs(top_us),
     );

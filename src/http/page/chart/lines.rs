@@ -59,6 +59,8 @@ pub(in crate::http::page) struct Chart {
     pub(in crate::http::page) is_live: bool,
     /// The span of the numbers in the legend, in words.
     pub(in crate::http::page) over: &'static str,
+    /// The step of its lines, and of those of the comparison span, in words.
+    pub(in crate::http::page) by: [String; 2],
     /// Whether a part of it can be zoomed into.
     pub(in crate::http::page) can_zoom: bool,
 }
@@ -107,12 +109,13 @@ impl Chart {
     /// The chart with its heading and legend, as a figure of a page. `address` is the URL of the
     /// chart alone.
     pub(in crate::http::page) fn figure(&self, id: &str, address: &str) -> Markup {
+        let [by, by_before] = &self.by;
         html! {
             figure.chart {
                 figcaption {
-                    a href=(address) { (self.title) }
+                    div { a href=(address) { (self.title) } @if !by.is_empty() { small { ", " (by) } } }
                     span.legend {
-                        @if !self.over.is_empty() { span { (self.over) } }
+                        @if !self.over.is_empty() { span { (self.over) ":" } }
                         @for line in self.lines.iter().filter(|line| !line.is_before) {
                             span class={ "key c" (line.colour) } {
                                 (line.name) " "
@@ -120,7 +123,7 @@ impl Chart {
                                 b { (self.unit.text(self.said(line).unwrap_or(f64::NAN))) }
                             }
                         }
-                        @if self.lines.iter().any(|line| line.is_before) { span.key.before { "before" } }
+                        @if self.lines.iter().any(|line| line.is_before) { span.key.before { "before" @if by_before != by { ", " (by_before) } } }
                     }
                 }
                 (self.svg(id, Theme::Page))
@@ -152,8 +155,13 @@ impl Chart {
             }
             let newest = self.newest(line).unwrap_or(f64::NAN);
             let [newest, least, most] = [newest, least, most].map(|it| self.unit.text(it));
-            let word = if self.is_live { "now" } else { "at the end" };
-            format!("{name}: {word} {newest}, between {least} and {most}. ")
+            let word = match (self.is_live, self.over) {
+                (false, _) => "at the end",
+                (true, "") => "now",
+                (true, over) => over,
+            };
+            let by = &self.by[usize::from(line.is_before)];
+            format!("{name}: {word} {newest}; {by} between {least} and {most}. ")
         };
         self.lines.iter().map(described).collect()
     }
@@ -252,6 +260,7 @@ mod tests {
             marks: vec![Mark { time: 20.0, text: "<i>".into() }],
             is_live: true,
             over: "",
+            by: [formatting::by(10), String::new()],
             can_zoom: true,
         }
     }
@@ -269,7 +278,7 @@ mod tests {
             assert!((f64::from(TOP)..=f64::from(BOTTOM)).contains(&y), "{y}");
         }
         assert!(svg.contains("&lt;b&gt;") && !svg.contains("<b>"), "{svg}");
-        assert_has!(svg => "p95: now 250 ms, between 0 and 1.00 s.");
+        assert_has!(svg => "p95: now 250 ms; by 10 s between 0 and 1.00 s.");
         assert!(!svg.contains("style"), "{svg}");
         assert!(svg.contains("&lt;i&gt;") && svg.contains("M229 8"), "{svg}");
         // Marks that would collide are left out; those of the vertical scale have one unit.
@@ -285,9 +294,11 @@ mod tests {
             chart.lines[0].now = now;
             chart.figure("x", "/").into_string()
         };
-        assert_has!(legend("", None) => "<b>250 ms</b>");
-        assert_has!(legend("last 5 s:", Some(0.5)) => "<b>500 ms</b>");
-        assert_has!(legend("last 5 s:", None) => "<b>\u{2013}</b>", "now \u{2013}, between 250 ms");
+        assert_has!(legend("", None) => "<b>250 ms</b>", "<small>, by 10 s</small>");
+        // Of another time than the points, between which it need not be.
+        let newest = legend("last 5 s", Some(0.5));
+        assert_has!(newest => "<b>500 ms</b>", "p95: last 5 s 500 ms; by 10 s between 250 ms and 250 ms");
+        assert_has!(legend("last 5 s", None) => "<b>\u{2013}</b>", "last 5 s \u{2013}; by 10 s between");
     }
 
     #[test]

@@ -66,7 +66,7 @@ impl History<'_> {
                         // The page names the span of the past; live, numbers beside it may be of another.
                         @else { span { (formatting::counted(map.total, counted)) @if self.time.spans.is_none() { " of the last " (formatting::lasting(found.covered_secs())) } } }
                         @if map.total > 0 {
-                            span { "a column stands for " (formatting::roughly(map.step as f64)) }
+                            span { "columns " (formatting::by(map.step)) }
                             span { "strongest colour: " (formatting::count(map.high())) " or more in a cell" }
                         }
                         @if map.columns.contains(&None) { span { "hatched: not known" } }
