@@ -36,6 +36,7 @@ impl Pool {
     pub(super) fn evict_oldest(&mut self) {
         let id = self.requests.oldest_id() + 1;
         self.rows_evicted += 1;
+        self.evicted_to = id;
         self.evict_before(id);
     }
 

@@ -81,6 +81,8 @@ pub struct Pool {
     guessed_origins: VecDeque<u32>,
     guessed_tag_sets: VecDeque<u32>,
     rows_evicted: u64,
+    /// The oldest id after the last of these evictions.
+    evicted_to: u64,
     last_timestamp: u32,
 }
 
@@ -166,6 +168,7 @@ impl Pool {
             guessed_origins: VecDeque::new(),
             guessed_tag_sets: VecDeque::new(),
             rows_evicted: 0,
+            evicted_to: 0,
             last_timestamp: 0,
         }
     }
@@ -326,6 +329,11 @@ impl Pool {
     /// Requests evicted because a pool was full, since start.
     pub fn rows_evicted(&self) -> u64 {
         self.rows_evicted
+    }
+
+    /// Whether those before the oldest one were evicted because a pool was full.
+    pub(crate) fn is_cut(&self) -> bool {
+        self.evicted_to == self.requests.oldest_id()
     }
 
     /// The timers of a request row, with their ids, as far as they are held.

@@ -165,9 +165,9 @@ pub struct DistributionBucket {
 pub struct Scanned {
     /// Requests read.
     pub requests: u64,
-    /// When the oldest of them was received, in unix seconds; 0 if there was none.
+    /// When the oldest that was looked at was received, in unix seconds; 0 if there was none.
     pub oldest: u32,
-    /// Whether no row was left out.
+    /// Whether no row was left out, nor evicted because the pool was full.
     pub all: bool,
     /// Whether they are requests kept by history; else those in memory.
     pub kept: bool,

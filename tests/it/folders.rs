@@ -379,7 +379,7 @@ fn after_a_kill_history_refills_live_reports() {
     let page = program.site.get("/").body;
     for said in [
         "reports hold what history kept of them, by the minute; the rest is lost",
-        "Raw requests from before are those of the last snapshot",
+        "and so are the raw requests since the last snapshot",
         "since the first minute from history in the 15 min window",
     ] {
         assert!(page.contains(said), "{said}: {page}");

@@ -298,6 +298,22 @@ fn mistakes_are_said_by_pages() {
 }
 
 #[test]
+fn a_full_pool_has_the_newest_requests_and_says_of_what_time() {
+    let here = Here::start(&["pool.request_pool_size=100"]);
+    here.site.send((0..300).map(|_| {
+        let mut packet = request("web-01", "shop", "/a");
+        packet.request_time = Some(12_346.0);
+        packet
+    }));
+    for target in ["/", "/timers", "/calls", "/requests?order=slowest"] {
+        let page = || here.site.get(target).body;
+        let is_said = |page: &String| page.contains("the newest 100 raw requests in memory, last ");
+        await_until(target, page, is_said);
+    }
+    here.stop();
+}
+
+#[test]
 fn tables_of_the_daemon_itself_tell_what_is_now() {
     let here = Here::start(&[]);
     let site = &here.site;

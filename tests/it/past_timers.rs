@@ -170,7 +170,7 @@ fn groups_of_a_span_rest_on_all_of_it() {
     assert_eq!(first.len(), 2, "{first:?}");
     assert!(
         rests_on.ends_with(
-            "raw requests that are kept, spread over the whole time; numbers are estimates"
+            "raw requests that are kept, 2024-02-28 22:50 to 23:00 UTC; numbers are estimates"
         ),
         "{rests_on}"
     );
@@ -259,9 +259,7 @@ fn groups_of_the_live_page_rest_on_all_of_its_window() {
         assert!((share - of_all * 100.0 / 7.0).abs() < 2.0, "{shares:?}");
     }
     assert!(
-        rests_on.ends_with(
-            "of 2,800 raw requests in memory, spread over the whole time; numbers are estimates"
-        ),
+        rests_on.ends_with("of 2,800 raw requests in memory, last 7 s; numbers are estimates"),
         "{rests_on}"
     );
     // And the sums, of two digits, stand for all of them, as those of a report do: 400 * 58 ms times 5 and 2, in

@@ -85,7 +85,7 @@ impl View<'_> {
         let problems = super::formatting::visible(&problems.join("; "));
         let main = &html! {
             div #troubles data-live { @if !problems.is_empty() { p.problem { "Trouble with pinbad: " (problems) ". " a href="/daemon" { "How the daemon is doing" } } } }
-            @if let Some((lost, start)) = self.source.refilled().zip(self.source.lost_until()).filter(|_| self.time.spans.is_none()) { p.note { "Before the start at " (self.time.moment(start)) " pinbad could not save what it had in memory. From " (self.time.moment(lost.start)) " to " (self.time.moment(lost.end)) " reports hold what history kept of them, by the minute; the rest is lost. Raw requests from before are those of the last snapshot, if there was one." } }
+            @if let Some((lost, start)) = self.source.refilled().zip(self.source.lost_until()).filter(|_| self.time.spans.is_none()) { p.note { "Before the start at " (self.time.moment(start)) " pinbad could not save what it had in memory. From " (self.time.moment(lost.start)) " to " (self.time.moment(lost.end)) " reports hold what history kept of them, by the minute; the rest is lost, and so are the raw requests since the last snapshot." } }
             @if is_here { (self.time.only_here()) } (main)
         };
         let past = self.time.refresh().filter(|_| has_past);

@@ -87,7 +87,7 @@ pub(super) fn find(
         found => found?,
     };
     let order = match &found.scanned {
-        Some(scanned) => format!("slowest first; searched: {}", searched(scanned)),
+        Some(scanned) => format!("slowest first; searched: {}", searched(scanned, time)),
         None if slowest => "slowest first".to_owned(),
         None => "newest first".to_owned(),
     };

@@ -266,6 +266,19 @@ impl Time {
         format!("{from} to {to} {}", self.zone())
     }
 
+    /// The time of raw rows of which the oldest came at this moment, in words: that of the page, or
+    /// up to now.
+    pub(super) fn since(&self, oldest: u64) -> String {
+        if let Some(spans) = &self.spans {
+            return self.words(&spans.span);
+        }
+        let secs = self.now.saturating_sub(oldest).max(1);
+        // Rows leave a little before or after their window ends.
+        let minutes = (secs + 30) / 60 * 60;
+        let is_near = minutes.abs_diff(secs) <= secs / 100;
+        format!("last {}", formatting::lasting(if is_near { minutes } else { secs }))
+    }
+
     /// The span that an answer covers, in words.
     pub(super) fn about(&self, of_span: &OfSpan, covered: u64) -> String {
         let Spans { span, before } = &of_span.spans;

@@ -15,6 +15,7 @@ use super::formatting::{self, or_empty, visible, with_two_digits};
 use super::ranking::{Ranking, remarks};
 use super::render::View;
 use super::table::table;
+use super::time::Time;
 use crate::clock::rfc3339;
 use crate::config::suggest;
 use crate::http::answer::order::Sort;
@@ -98,16 +99,16 @@ pub(super) fn ranked<'g>(
     Ranking::made(Box::new(rows), places.collect(), table, "time")
 }
 
-/// The requests that were searched, in words; with a time as the API has it.
-pub(super) fn searched(searched: &Scanned) -> String {
+/// The requests that were searched, and over what time, in words.
+pub(super) fn searched(searched: &Scanned, time: &Time) -> String {
     let unread = searched.unread_before.map(|before| {
-        let before = rfc3339(before);
+        let before = time.in_zone(&rfc3339(before));
         format!("; not all from before {before} were read in time: these sums are too low")
     });
-    requests_searched(searched) + &unread.unwrap_or_default()
+    requests_searched(searched, time) + &unread.unwrap_or_default()
 }
 
-fn requests_searched(searched: &Scanned) -> String {
+fn requests_searched(searched: &Scanned, time: &Time) -> String {
     let requests = formatting::count(searched.requests);
     let is_one = searched.sample_of.is_none() && searched.requests == 1;
     let (are, matching) = if is_one { ("is", "matches") } else { ("are", "match") };
@@ -120,6 +121,9 @@ fn requests_searched(searched: &Scanned) -> String {
     if let Some(all) = searched.stands_for {
         place += &format!(", standing for about {}", formatting::roughly_many(all));
     }
+    if searched.oldest > 0 {
+        place += &format!(", {}", time.since(searched.oldest.into()));
+    }
     match (searched.sample_of, searched.requests) {
         (Some(all), _) => {
             // In memory they are counted, of history they are estimated.
@@ -127,9 +131,7 @@ fn requests_searched(searched: &Scanned) -> String {
                 true => format!("about {}", formatting::roughly_many(all)),
                 false => formatting::count(all),
             };
-            format!(
-                "a sample of {requests} of {all} raw requests {place}, spread over the whole time; numbers are estimates"
-            )
+            format!("a sample of {requests} of {all} raw requests {place}; numbers are estimates")
         }
         (None, 0) => format!("0 raw requests {place}"),
         (None, 1) => format!("the one raw request {place}"),
@@ -302,7 +304,7 @@ pub(super) fn small_table(
         a href=(address([("by", &by_tag), ("sort", &by)])) { "Timers by " (visible(&tag)) }
         " " small { "by " (order) ", " @match &groups.from_report {
             Some(report) => { "counted by " (visible(report)) },
-            None => { "from " (view.time.in_zone(&searched(&groups.scanned))) },
+            None => { "from " (searched(&groups.scanned, &view.time)) },
         } }
     };
     let heads = ranking.heads(&columns, None);
@@ -363,16 +365,16 @@ mod tests {
             ),
             (
                 Scanned { all: false, sample_of: Some(20_111), ..weighed },
-                "a sample of 9,816 of about 20,000 raw requests that are kept, standing for about 45,000, \
-                 spread over the whole time; numbers are estimates",
+                "a sample of 9,816 of about 20,000 raw requests that are kept, standing for about 45,000; \
+                 numbers are estimates",
             ),
             (
                 Scanned { all: false, unread_before: Some(1_700_000_000), ..kept },
-                "the newest 9,816 raw requests that are kept; not all from before 2023-11-14T22:13:20Z \
+                "the newest 9,816 raw requests that are kept; not all from before 2023-11-14 22:13:20 UTC \
                  were read in time: these sums are too low",
             ),
         ] {
-            assert_eq!(searched(&scanned), words);
+            assert_eq!(searched(&scanned, &Time::default()), words);
         }
     }
 }

@@ -165,8 +165,7 @@ fn form(params: &Params, keys: &[String], groups: &TimerGroups, time: &Time) -> 
 /// The timers that were searched, in words.
 pub(super) fn searched(groups: &TimerGroups, time: &Time) -> String {
     let timers = formatting::counted(groups.timers_scanned, "timer");
-    let requests = time.in_zone(&timer_groups::searched(&groups.scanned));
-    format!("{timers} of {requests}")
+    format!("{timers} of {}", timer_groups::searched(&groups.scanned, time))
 }
 
 fn rows(

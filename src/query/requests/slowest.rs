@@ -4,7 +4,7 @@
 //! down, [`CHUNK`] rows under one hold of the lock, and ends after as many rows as the caller
 //! allows. It keeps only the few rows to be shown, written out.
 
-use super::{CHUNK, Look, RawReader, Slowest, show};
+use super::{CHUNK, Look, RawReader, Slowest, answering, show};
 use crate::input::record::micros;
 use crate::query::answer::{RequestPage, Scanned};
 use crate::query::question::RequestSearch;
@@ -34,7 +34,7 @@ impl RawReader {
             }
             Look::On
         });
-        scanned.all = ids.next().is_none();
+        scanned.all = ids.next().is_none() && !answering(&self.live).pool.is_cut();
         page.scanned = Some(scanned);
         page.table = self.table(slowest.finish());
     }

@@ -51,7 +51,13 @@ impl RawReader {
     /// Sums the timers of the matching requests, or estimates the sums from a sample.
     pub fn timer_groups(&self, search: &TimerSearch) -> TimerGroups {
         let mut sums = TimerSums::new(search);
-        let ids = ids_of(&answering(&self.live).pool, &search.requests);
+        let (ids, oldest, is_cut) = {
+            let pool = &answering(&self.live).pool;
+            let ids = ids_of(pool, &search.requests);
+            let oldest = pool.requests.timestamp(ids.start).unwrap_or_default();
+            let is_cut = pool.is_cut() && ids.start == pool.requests.oldest_id();
+            (ids, oldest, is_cut)
+        };
         let narrowed = search.requests.narrows();
         // Of those that match, which may be few of all.
         let first = match narrowed {
@@ -59,7 +65,7 @@ impl RawReader {
             false => Sample::of(ids.end - ids.start, search.scanned_max),
         };
         let mut timers = 0;
-        let (found, _) = self.sampled(ids.clone(), &search.requests, first, |_, _, row| {
+        let found = self.sampled(ids.clone(), &search.requests, first, |_, _, row| {
             timers += u64::from(row.timers);
             0
         });
@@ -68,7 +74,8 @@ impl RawReader {
         let sample = Sample { shift: first.shift + Sample::of(costs, search.scanned_max).shift };
         self.add_timers(ids, sample, &mut sums);
         sums.scanned.narrowed = narrowed;
-        sums.scanned.all = sample.shift == 0;
+        sums.scanned.oldest = oldest;
+        sums.scanned.all = sample.shift == 0 && !is_cut;
         sums.scanned.sample_of = (sample.shift > 0).then_some(all);
         sums.finish()
     }
@@ -96,19 +103,19 @@ impl RawReader {
             }
             u64::from(row.timers)
         });
-        (sums.scanned.requests, sums.scanned.oldest) = looked_at;
+        sums.scanned.requests = looked_at;
     }
 
     /// Passes the matching requests of a sample to `look`, newest first; `look` returns the number
-    /// of timers it examined. Returns their number, and when the oldest of them was received.
+    /// of timers it examined. Returns their number.
     fn sampled(
         &self,
         ids: Range<u64>,
         search: &RequestSearch,
         sample: Sample,
         mut look: impl FnMut(&mut Matcher<'_>, u64, &RequestRow) -> u64,
-    ) -> (u64, u32) {
-        let (mut requests, mut oldest, mut timers) = (0, 0, 0);
+    ) -> u64 {
+        let (mut requests, mut timers) = (0, 0);
         let most = CHUNK << sample.shift.min(4);
         self.walk(search, ids.rev(), most, |matcher, id| {
             let row = sample.has(id).then(|| matcher.pool.requests.get(id));
@@ -117,7 +124,6 @@ impl RawReader {
             };
             if matcher.matches(&row) {
                 requests += 1;
-                oldest = row.timestamp;
                 timers += look(matcher, id, &row);
             }
             if timers < CHUNK_TIMERS {
@@ -126,7 +132,7 @@ impl RawReader {
             timers = 0;
             Look::Release
         });
-        (requests, oldest)
+        requests
     }
 }
 
