@@ -68,7 +68,7 @@ fn a_slow_release_is_marked_and_named_over_a_restart_and_a_good_one_is_not() {
     assert_has!(site.get("/releases").body => "No request names its release");
     let empty = site.get("/").body;
     assert_lacks!(empty => "/releases"; "nothing, when there is nothing");
-    assert_has!(empty => "All requests, last 15 min<");
+    assert_has!(empty => "All requests, last ", ", since the start<");
     let report = "/api/v1/reports/report_by_release";
     site.get(report).problem(404);
 

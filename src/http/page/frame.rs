@@ -163,9 +163,14 @@ pub(super) fn hidden_fields<'a>(params: impl Iterator<Item = (&'a str, &'a str)>
 }
 
 /// The part of its window in which a live table has data, in words.
-pub(super) fn last(answer: &ReportAnswer) -> String {
-    let (covered, window) = (answer.covered_seconds, answer.window_seconds as u64);
-    let is_whole = covered == 0 || covered + window / 100 >= window;
+pub(super) fn last(source: &Catalog, answer: &ReportAnswer) -> String {
+    let window = answer.window_seconds as u64;
+    let covered = match answer.covered_seconds {
+        // Nothing came since the start, before which nobody knows.
+        0 => source.up_secs().max(1),
+        covered => covered,
+    };
+    let is_whole = covered + window / 100 >= window;
     format!("last {}", formatting::lasting(if is_whole { window } else { covered }))
 }
 
@@ -183,9 +188,10 @@ pub(super) fn span_of(source: &Catalog, name: &str, answer: &ReportAnswer) -> St
         // It has data from both before and after.
         return format!("counted for {} of the {window} window", formatting::lasting(covered));
     }
-    let mut about = last(answer);
+    let mut about = last(source, answer);
     if about != format!("last {window}") {
         about += &match filled.contains(&now.saturating_sub(covered)) {
+            _ if covered == 0 => ", since the start".to_owned(),
             true => format!(", since the first minute from history in the {window} window"),
             false => format!(", since the first request of the {window} window"),
         };
@@ -204,11 +210,11 @@ mod tests {
     use crate::query::question::ReportQuestion;
 
     #[test]
-    fn a_window_without_data_is_whole_and_one_second_of_data_is_one() {
+    fn a_window_without_data_begins_with_the_start_and_one_second_of_data_is_one() {
         // The last request comes 17 s after the others.
         for (requests, name, about) in [
-            (0, "info", "last 15 min"),
-            (0, "r", "last 15 min"),
+            (0, "info", "last 1 s, since the start"),
+            (0, "r", "last 1 s, since the start"),
             (1, "info", "last 1 s, since the first request of the 15 min window"),
             (1, "r", "last 1 s, since the first request of the 15 min window"),
             (

@@ -88,7 +88,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let panels = panels.map(|(other, mut ranking)| panel(&mut ranking, other, order, time));
     let lead = match time.spans {
         Some(_) => "Top by".to_owned(),
-        None => format!("Over the {}, top by", frame::last(&all.answer)),
+        None => format!("Over the {}, top by", frame::last(source, &all.answer)),
     };
     let main = html! {
         h1.hidden { "Overview" }
