@@ -310,6 +310,8 @@ fn a_full_pool_has_the_newest_requests_and_says_of_what_time() {
         let is_said = |page: &String| page.contains("the newest 100 raw requests in memory, last ");
         await_until(target, page, is_said);
     }
+    // Figures have the unit of the legends below them.
+    assert_has!(here.site.get("/").body => "<dd class=\"big\">3.4");
     here.stop();
 }
 

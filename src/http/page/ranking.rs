@@ -442,7 +442,7 @@ impl Ranking {
         html! {
             div title=(column.hint) {
                 dt { (column.title) } dd class=(class.trim_end()) {
-                    @if is_unknown { (formatting::UNKNOWN) } @else { (self.shown(column, row)) }
+                    @if is_unknown { (formatting::UNKNOWN) } @else { (self.shown(&Column { scale: None, ..column.clone() }, row)) }
                 }
             }
         }
