@@ -145,6 +145,7 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
     assert_eq!(fired[1..], ended[1..]);
     let says_so = || again.site.get("/alerts").body.contains(" times since ");
     send_until(&again.site, "it says that it fired before", says_so);
+    assert_lacks!(again.site.get("/alerts").body => "</time>;</td>");
     again.stop();
 }
 
