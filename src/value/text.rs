@@ -304,6 +304,12 @@ pub(crate) fn by(step_secs: u64) -> String {
     }
 }
 
+/// The part of its window, in seconds, that the numbers of a live table are of: `last 2 min 26 s`.
+pub(crate) fn last(covered: u64, window: u64) -> String {
+    let is_whole = covered == 0 || covered + window / 100 >= window;
+    format!("last {}", lasting(if is_whole { window } else { covered }))
+}
+
 /// Formats an estimated count with two digits.
 pub(crate) fn roughly_many(many: u64) -> String {
     count(with_two_digits(many))

@@ -16,7 +16,7 @@ use super::stats::{Sample, Stats, sparkline};
 use super::table::Table;
 use crate::cli::format::{bytes, clock, cut, fit, grouped, number, secs, visible, width};
 use crate::config::units::exact_duration;
-use crate::value::text::counted;
+use crate::value::text::{by, counted};
 
 /// The text of the help: all keys.
 const KEYS: &str = include_str!("../help/top_keys.txt");
@@ -75,7 +75,7 @@ fn head(model: &Model, columns: usize, height: usize) -> Vec<Line<'static>> {
     lines.push(match (&model.lost, &model.stats.sample) {
         (Some(why), _) => Line::styled(format!("No answer: {why}; retrying."), ALARM),
         (_, None) => Line::styled("Waiting for the daemon.", DIM),
-        (_, Some(sample)) => traffic(&model.stats, sample),
+        (_, Some(sample)) => traffic(&model.stats, sample, columns),
     });
     if height >= FULL {
         lines.extend(match &model.stats.sample {
@@ -115,12 +115,15 @@ fn title(model: &Model, columns: usize) -> Line<'static> {
     Line::styled(left + &right, HEADING)
 }
 
-fn traffic(stats: &Stats, sample: &Sample) -> Line<'static> {
+/// The rates of the last poll.
+fn traffic(stats: &Stats, sample: &Sample, columns: usize) -> Line<'static> {
+    let over = stats.before.as_ref();
+    let over = over.map_or_else(String::new, |(_, over)| format!("last {}: ", secs(*over)));
     let shown =
         |rate: Option<f64>, format: fn(f64) -> String| rate.map_or_else(|| "-".to_owned(), format);
     let counter = |name: &'static str| stats.rate(move |sample| sample.number(name));
     let mut spans = vec![Span::raw(format!(
-        "{} req/s  {} pkt/s  {}/s",
+        "{over}{} req/s  {} pkt/s  {}/s",
         shown(stats.rate(Sample::merged), number),
         shown(counter("datagrams_received"), number),
         shown(counter("received_bytes"), bytes),
@@ -135,9 +138,13 @@ fn traffic(stats: &Stats, sample: &Sample) -> Line<'static> {
         let text = format!("  {name} {}/s ({})", shown(now, number), grouped(total));
         spans.push(Span::styled(text, style));
     }
-    let lag = sample.number("merge_lag_us") / 1e6;
-    spans.push(Span::raw(format!("  lag {}", secs(lag))));
-    Line::from(spans)
+    let (mut line, lag) = (Line::from(spans), sample.number("merge_lag_us") / 1e6);
+    let lag = format!("  lag {}", secs(lag));
+    // What matters least goes where there is room.
+    if line.width() + width(&lag) <= columns {
+        line.push_span(lag);
+    }
+    line
 }
 
 /// The contents and size of the daemon's memory: rows, words, reports.
@@ -154,10 +161,11 @@ pub(super) fn held(sample: &Sample) -> [String; 3] {
     ]
 }
 
-/// Two sparklines side by side.
+/// Two sparklines side by side, by steps of the same length.
 fn past(sample: &Sample, columns: usize) -> Line<'static> {
     const NOW_COLUMNS: usize = 10;
-    let half = columns.saturating_sub(2) / 2;
+    let step = format!("{}: ", by(sample.step_secs));
+    let half = columns.saturating_sub(2 + width(&step)) / 2;
     let part = |name: &'static str, values: &[Option<f64>], format: fn(f64) -> String, colour| {
         let now = values.last().copied().flatten();
         let now = now.map_or_else(|| "-".to_owned(), format);
@@ -170,8 +178,8 @@ fn past(sample: &Sample, columns: usize) -> Line<'static> {
     };
     let requests = part("req/s", &sample.requests, number, Color::Green);
     let latency = part("p95", &sample.latency, secs, Color::Magenta);
-    let gap = [Span::raw("  ")];
-    requests.into_iter().chain(gap).chain(latency).collect()
+    let (step, gap) = ([Span::raw(step)], [Span::raw("  ")]);
+    step.into_iter().chain(requests).chain(gap).chain(latency).collect()
 }
 
 /// The tables, or why there are none, in at most `room` lines. Also returns the number of rows of
@@ -250,7 +258,7 @@ fn table_lines(
 }
 
 fn caption(table: &Table, layout: &Layout, focused: bool, typing: bool) -> Line<'static> {
-    let mut text = format!("{} ({})", table.content.title, table.counted());
+    let mut text = table.caption();
     if let Some(sort) = table.unknown_sort() {
         text.push_str(&format!("  there is no column {}", visible(sort)));
     }

@@ -13,7 +13,7 @@ use crate::cli::Failure;
 use crate::cli::client::{Client, ClientError};
 use crate::cli::format::{clock, grouped, number, secs, visible};
 use crate::config::suggest;
-use crate::value::text::{counted, joined};
+use crate::value::text::{counted, joined, lasting};
 
 /// Rows of the first table, and of each other table.
 const ROWS: (usize, usize) = (20, 5);
@@ -37,7 +37,7 @@ pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, 
         "pinbad {url}  {} UTC\n{} in {}: {}/s, median {median}; lost {}, refused {}\nin memory {rows}, {words}; {reports}\n",
         clock(info["as_of"].as_f64().unwrap_or_default() as u64),
         counted(count as u64, "request"),
-        secs(covered),
+        lasting(covered as u64),
         number(if covered > 0.0 { count / covered } else { 0.0 }),
         grouped(sample.lost()),
         grouped(sample.refused()),
@@ -71,7 +71,7 @@ pub fn text(client: Client, flags: &TopFlags, columns: usize) -> Result<String, 
         };
         let layout = Layout::new(&table, columns);
         let left_out = layout.left_out(&table);
-        text += &format!("\n{} ({}){left_out}\n", table.content.title, table.counted());
+        text += &format!("\n{}{left_out}\n", table.caption());
         let lines = table.rows().take(rows).map(|row| layout.row(&table, row));
         for line in std::iter::once(layout.heading(&table)).chain(lines) {
             text += line.trim_end();

@@ -154,9 +154,8 @@ impl Poller {
         Self { client, info: None, in_memory: None }
     }
 
-    /// The daemon's history of a metric, in steps of about the interval; empty if it keeps none.
-    fn past(&self, metric: &str, interval: Duration) -> Vec<Option<f64>> {
-        let step = interval.as_secs().clamp(1, 3_600);
+    /// The daemon's history of a metric in steps of so many seconds; empty if it keeps none.
+    fn past(&self, metric: &str, step: u64) -> Vec<Option<f64>> {
         let from = unix_secs().saturating_sub((step * PAST_POINTS).min(3_600));
         let path = format!("/api/v1/reports/info/series?metric={metric}&from={from}&step={step}");
         let Ok(answer) = self.client.get(&path) else { return Vec::new() };
@@ -170,10 +169,12 @@ impl Poller {
     pub fn sample(&mut self, interval: Duration) -> Result<Sample, ClientError> {
         let status = self.client.get("/api/v1/status")?;
         self.in_memory = status["request_rows"].as_u64();
+        let step_secs = interval.as_secs().clamp(1, 3_600);
         Ok(Sample {
             status,
-            requests: self.past("req_per_sec", interval),
-            latency: self.past("p95", interval),
+            requests: self.past("req_per_sec", step_secs),
+            latency: self.past("p95", step_secs),
+            step_secs,
             unix_secs: unix_secs(),
         })
     }

@@ -17,6 +17,8 @@ pub struct Sample {
     pub requests: Vec<Option<f64>>,
     /// The 95th percentile of their times, in seconds.
     pub latency: Vec<Option<f64>>,
+    /// Seconds that each value of both is of.
+    pub step_secs: u64,
     /// Wall clock of this machine, unix seconds.
     pub unix_secs: u64,
 }
@@ -52,7 +54,7 @@ pub struct Stats {
     /// The last sample.
     pub sample: Option<Sample>,
     /// The sample before it, and the seconds between them; `None` if there can be no rates.
-    before: Option<(Sample, f64)>,
+    pub before: Option<(Sample, f64)>,
 }
 
 impl Stats {

@@ -62,6 +62,8 @@ pub struct Row {
 pub struct Content {
     /// The title.
     pub title: String,
+    /// The time that its rates are over, in words; empty if it has none.
+    pub over: String,
     /// The columns; texts that name the row come first.
     pub columns: Vec<Column>,
     /// How many of them identify a row, each as much as the first.
@@ -137,13 +139,17 @@ impl Table {
         self.order.iter().map(|row| &self.content.rows[*row])
     }
 
-    /// `37`; `3 of 37` with a filter; `1,000 of 12,345` if not all were sent.
-    pub fn counted(&self) -> String {
-        let all = self.content.total.unwrap_or(self.content.rows.len() as u64);
-        match self.order.len() as u64 {
-            shown if shown == all => grouped(all as f64),
-            shown => format!("{} of {}", grouped(shown as f64), grouped(all as f64)),
-        }
+    /// The title, how many rows there are and the time of their rates: `scripts (37), last 15 min`;
+    /// `(3 of 37)` with a filter; `(1,000 of 12,345)` if not all were sent.
+    pub fn caption(&self) -> String {
+        let Content { title, over, total, rows, .. } = &self.content;
+        let all = total.unwrap_or(rows.len() as u64);
+        let shown = match self.order.len() as u64 {
+            shown if shown == all => String::new(),
+            shown => format!("{} of ", grouped(shown as f64)),
+        };
+        let comma = if over.is_empty() { "" } else { ", " };
+        format!("{title} ({shown}{}){comma}{over}", grouped(all as f64))
     }
 
     /// The number of the sort column, and whether the largest comes first.
@@ -250,6 +256,7 @@ mod tests {
     fn content(rows: &[(&str, f64)]) -> Content {
         Content {
             title: "scripts".to_owned(),
+            over: "last 83 s".to_owned(),
             columns: Column::known_but(
                 &["avg"],
                 &[
@@ -292,11 +299,11 @@ mod tests {
         table.move_sort(-5);
         assert_eq!(table.sort(), (0, false));
         assert_eq!(names(&table), ["/B", "/a", "/ab"]);
-        assert_eq!(table.counted(), "3");
+        assert_eq!(table.caption(), "scripts (3), last 83 s");
         table.set_filter("b".to_owned());
         assert_eq!(
-            (names(&table), table.counted().as_str()),
-            (vec!["/B".to_owned(), "/ab".to_owned()], "2 of 3")
+            (names(&table), table.caption().as_str()),
+            (vec!["/B".to_owned(), "/ab".to_owned()], "scripts (2 of 3), last 83 s")
         );
         table.set_filter("nothing".to_owned());
         assert!(table.rows().len() == 0 && table.selected_row().is_none());

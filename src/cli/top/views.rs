@@ -14,6 +14,7 @@ use super::table::{Column, Content, Row};
 use crate::cli::format::{self, clock, tag_text, visible};
 use crate::series::Metric;
 use crate::value;
+use crate::value::text::{self, lasting};
 
 /// The key of the overflow row.
 const OTHER: &str = "(other)";
@@ -26,6 +27,8 @@ const SLOW_SECS: (f64, f64) = (0.5, 2.0);
 pub struct ReportInfo {
     /// Its name.
     pub name: String,
+    /// Its kind; empty if it is not listed.
+    pub kind: String,
     /// Its key columns.
     pub keys: Vec<String>,
     /// Its columns.
@@ -128,6 +131,20 @@ pub(super) fn cpu(row: &Json, names: [&str; 2]) -> Option<f64> {
     Some(user? + system?)
 }
 
+/// The time that the rates of an answer are over, in words; empty for one without a window.
+fn over(body: &Json, kind: &str) -> String {
+    let secs = |name: &str| body[name].as_f64().unwrap_or_default() as u64;
+    let [covered, window] = ["covered_seconds", "window_seconds"].map(secs);
+    match (text::last(covered, window), text::last(window, window)) {
+        _ if window == 0 => String::new(),
+        // As in pinba2.
+        (part, whole) if part != whole && kind.starts_with("v2/") => {
+            format!("{part}; rates over {}", lasting(window))
+        }
+        (part, _) => part,
+    }
+}
+
 /// A fraction of a whole; `None` if the whole is nothing.
 pub(super) fn part(of: f64, whole: f64) -> Option<f64> {
     (whole > 0.0).then(|| of / whole)
@@ -187,6 +204,7 @@ pub fn by_key(&(title, heading, key): &ByKey, body: &Json) -> Content {
     };
     Content {
         title: title.to_owned(),
+        over: over(body, ""),
         rows: format::list(body, "rows").iter().map(row).collect(),
         columns,
         total: body["total_rows"].as_u64(),
@@ -217,6 +235,7 @@ pub fn any(info: &ReportInfo, body: &Json) -> Content {
     };
     Content {
         title: visible(&info.name).into_owned(),
+        over: over(body, &info.kind),
         columns: Column::known_but(&[], &columns.collect::<Vec<_>>()),
         rows: format::list(body, "rows").iter().map(row).collect(),
         total: body["total_rows"].as_u64(),
@@ -418,10 +437,16 @@ mod tests {
                 column("index_value", "varchar(255)", "none"),
             ],
             name: "r\u{1b}".to_owned(),
+            kind: "v2/timer".to_owned(),
             definition: json!({"keys": ["hostname", "+env", "@group"]}),
         };
-        let body = json!({"rows": [{"req_count": 1, "host": "h", "tag_env": "prod", "timer_group": "db"}]});
+        let mut body = json!({"window_seconds": 900.0, "covered_seconds": 471,
+            "rows": [{"req_count": 1, "host": "h", "tag_env": "prod", "timer_group": "db"}]});
         let content = any(&info, &body);
+        assert_eq!(content.over, "last 7 min 51 s; rates over 15 min");
+        assert_eq!(by_key(&BY_KEY[0], &body).over, "last 7 min 51 s");
+        body["covered_seconds"] = json!(893);
+        assert_eq!(any(&info, &body).over, "last 15 min");
         let names: Vec<&str> = content.columns.iter().map(|column| column.name.as_str()).collect();
         assert_eq!(
             names,

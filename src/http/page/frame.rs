@@ -12,6 +12,7 @@ use super::time::Time;
 use super::{assets, formatting};
 use crate::query::answer::ReportAnswer;
 use crate::query::catalog::Catalog;
+use crate::value::text;
 
 /// The parts of the site, for the navigation.
 pub(super) const SECTIONS: [(&str, &str); 9] = [
@@ -164,14 +165,12 @@ pub(super) fn hidden_fields<'a>(params: impl Iterator<Item = (&'a str, &'a str)>
 
 /// The part of its window in which a live table has data, in words.
 pub(super) fn last(source: &Catalog, answer: &ReportAnswer) -> String {
-    let window = answer.window_seconds as u64;
     let covered = match answer.covered_seconds {
         // Nothing came since the start, before which nobody knows.
         0 => source.up_secs().max(1),
         covered => covered,
     };
-    let is_whole = covered + window / 100 >= window;
-    format!("last {}", formatting::lasting(if is_whole { window } else { covered }))
+    text::last(covered, answer.window_seconds as u64)
 }
 
 /// The time span of the data of a live table, in words; empty for a table without one. Rates are over

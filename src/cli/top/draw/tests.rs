@@ -27,6 +27,7 @@ fn model() -> Model {
             "report_memory_bytes_max": 268_435_456, "ring_depth": 1, "merge_lag_us": 5752}),
         requests: vec![Some(200.0)],
         latency: vec![Some(0.198)],
+        step_secs: 1,
         unix_secs: 1_700_000_000,
     };
     model.take(Update::Sample(sample(1000), Duration::ZERO));
@@ -40,8 +41,8 @@ fn model() -> Model {
                 "ru_utime_total": 1, "ru_stime_total": 0.5, "memory_footprint_total": 123_456, "traffic_per_sec": 620})
         })
         .collect();
-    let page =
-        Page { about: Vec::new(), tables: vec![views::by_key(&BY_KEY[0], &json!({"rows": rows}))] };
+    let body = json!({"window_seconds": 900.0, "covered_seconds": 83, "rows": rows});
+    let page = Page { about: Vec::new(), tables: vec![views::by_key(&BY_KEY[0], &body)] };
     model.take(Update::Page(0, Ok(page)));
     model
 }
@@ -77,11 +78,11 @@ fn a_screen_of_80_by_24() {
     let lines = text(&drawn(&mut model(), 80, 24, true));
     let expected = "\
 pinbad 127.0.0.1:30080                                    every 1s  22:13:20 UTC
-200 req/s  200 pkt/s  58.6 KiB/s  lost 2.00/s (12)  refused 0/s (0)  lag 5.75 ms
+last 1.00 s: 200 req/s  200 pkt/s  58.6 KiB/s  lost 2.00/s (12)  refused 0/s (0)
 rows 5,904 requests, 13,343 timers; reports 485 KiB of 256 MiB; 1 waiting
-req/s                       █ 200        p95                         █ 198 ms
+by the second: req/s               █ 200        p95                 █ 198 ms
  1 scripts  2 servers  3 hosts  4 statuses  5 timers  6 requests  7 reports
-scripts (3)  7 of 12 columns
+scripts (3), last 83 s  7 of 12 columns
 script                          count   req/s  ▼total   median      p95   errors
 /\\x1b[2J\\u{9b}31m\\u{202e}日 本      300    3.00  4.50 s   105 ms   270 ms        2
 /checkout/pay.php                 200    2.00  3.00 s  70.0 ms   180 ms        1
