@@ -8,13 +8,9 @@
 use std::borrow::Cow;
 
 use serde_json::Value as Json;
-use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-pub use crate::value::text::{EMPTY, bytes, grouped, number, secs};
+pub use crate::value::text::{CUT, EMPTY, bytes, cut, cut_name, grouped, number, secs, width};
 use crate::value::text::{name_or_empty, written_out};
-
-/// Marks a text that was cut.
-pub const CUT: char = '…';
 
 /// Escapes every such character: `\x1b`, `\n`, `\u{202e}`.
 pub fn visible(text: &str) -> Cow<'_, str> {
@@ -33,11 +29,6 @@ pub fn visible_json(line: &str) -> Cow<'_, str> {
         let units = c.encode_utf16(&mut [0; 2]).to_vec();
         units.iter().map(|unit| format!("\\u{unit:04x}")).collect()
     })
-}
-
-/// The width of a text on a terminal, in columns.
-pub fn width(text: &str) -> usize {
-    text.width()
 }
 
 /// Pads a text with blanks to exactly `columns` columns, or cuts it with a mark.
@@ -66,43 +57,6 @@ pub fn aligned<const N: usize>(rows: &[[String; N]], numbers: usize) -> Vec<Stri
         cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
     };
     rows.iter().map(line).collect()
-}
-
-/// Cuts a text to at most `columns` columns, with a mark.
-pub fn cut(text: &str, columns: usize) -> Cow<'_, str> {
-    if width(text) <= columns {
-        return Cow::Borrowed(text);
-    }
-    let (mut kept, mut taken) = (String::new(), 0);
-    for c in text.chars() {
-        let wide = c.width().unwrap_or(0);
-        if taken + wide + 1 > columns {
-            break;
-        }
-        taken += wide;
-        kept.push(c);
-    }
-    if columns > 0 {
-        kept.push(CUT);
-    }
-    Cow::Owned(kept)
-}
-
-/// Cuts a name to at most `columns` columns, with a mark in its middle: many names differ at their
-/// ends only.
-pub fn cut_name(name: &str, columns: usize) -> Cow<'_, str> {
-    if width(name) <= columns {
-        return Cow::Borrowed(name);
-    }
-    let begin = cut(name, columns.div_ceil(2));
-    let room = columns - width(&begin);
-    let mut taken = 0;
-    let from_end = name.char_indices().rev().take_while(|(_, c)| {
-        taken += c.width().unwrap_or(0);
-        taken <= room
-    });
-    let end = from_end.last().and_then(|(at, _)| name.get(at..));
-    Cow::Owned(format!("{begin}{}", end.unwrap_or_default()))
 }
 
 /// Cuts tags, `group=db server=db1`, to at most `columns` columns: the names at their ends down to a

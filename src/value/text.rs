@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
+
 use super::Unit;
 
 /// Shown in place of an empty name.
@@ -15,6 +17,51 @@ pub const EMPTY: &str = "(empty)";
 /// A name, or [`EMPTY`].
 pub(crate) fn name_or_empty(name: &str) -> &str {
     if name.is_empty() { EMPTY } else { name }
+}
+
+/// Marks a text that was cut.
+pub const CUT: char = '…';
+
+/// The width of a text on a terminal, in columns.
+pub fn width(text: &str) -> usize {
+    text.width()
+}
+
+/// Cuts a text to at most `columns` columns, with a mark.
+pub fn cut(text: &str, columns: usize) -> Cow<'_, str> {
+    if width(text) <= columns {
+        return Cow::Borrowed(text);
+    }
+    let (mut kept, mut taken) = (String::new(), 0);
+    for c in text.chars() {
+        let wide = c.width().unwrap_or(0);
+        if taken + wide + 1 > columns {
+            break;
+        }
+        taken += wide;
+        kept.push(c);
+    }
+    if columns > 0 {
+        kept.push(CUT);
+    }
+    Cow::Owned(kept)
+}
+
+/// Cuts a name to at most `columns` columns, with a mark in its middle: many names differ at their
+/// ends only.
+pub fn cut_name(name: &str, columns: usize) -> Cow<'_, str> {
+    if width(name) <= columns {
+        return Cow::Borrowed(name);
+    }
+    let begin = cut(name, columns.div_ceil(2));
+    let room = columns - width(&begin);
+    let mut taken = 0;
+    let from_end = name.char_indices().rev().take_while(|(_, c)| {
+        taken += c.width().unwrap_or(0);
+        taken <= room
+    });
+    let end = from_end.last().and_then(|(at, _)| name.get(at..));
+    Cow::Owned(format!("{begin}{}", end.unwrap_or_default()))
 }
 
 /// Replaces invisible characters: `⟨0A⟩`, `⟨202E⟩`.

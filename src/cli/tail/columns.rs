@@ -1,14 +1,14 @@
 //! Formats requests in aligned columns, with their timers beneath them.
 //!
 //! Columns of names grow with their content, up to a bound, so that lines stay aligned without
-//! knowledge of the future; longer names are cut. The script, which is what one looks for, and the
+//! knowledge of the future; longer names are cut in the middle. The script, which is what one looks for, and the
 //! tags come last and are shown whole. Used by `tail` alone.
 
 use std::io::{self, Write};
 
 use serde_json::Value as Json;
 
-use crate::cli::format::{EMPTY, clock, cut, fit, secs, tag_text, visible, width};
+use crate::cli::format::{EMPTY, clock, cut, cut_name, fit, secs, tag_text, visible, width};
 
 /// Smallest and largest width of a column of names.
 const NAMES: (usize, usize) = (10, 28);
@@ -72,8 +72,8 @@ impl Columns {
             clock(row["timestamp"].as_u64().unwrap_or_default()),
             self.paint(status_colour, &format!("{status:>6}")),
             self.paint(slowness(time), &format!("{:>9}", secs(time))),
-            fit(&host, self.host),
-            fit(&server, self.server),
+            fit(&cut_name(&host, self.host), self.host),
+            fit(&cut_name(&server, self.server), self.server),
             text("script_name"),
         )?;
         let tags = text("tags");
@@ -154,6 +154,14 @@ UTC       STATUS       TIME  HOST        SERVER      SCRIPT
                      125 ms   25 %     x3  group=db server=a server=b
 ";
         assert_eq!(printed(false, &[row()]), expected);
+        // Neighbours often differ at their ends only.
+        let shown = ["01", "02"].map(|number| {
+            let mut row = row();
+            row["hostname"] = json!(format!("web-frontend-production-eu-central-1-{number}"));
+            printed(false, &[row])
+        });
+        assert_has!(shown[0] => "  web-frontend-…u-central-1-01  ");
+        assert_has!(shown[1] => "  web-frontend-…u-central-1-02  ");
     }
 
     #[test]

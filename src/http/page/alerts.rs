@@ -19,13 +19,14 @@ use crate::http::error::Problem;
 use crate::http::params::owned;
 use crate::report::definition::Level;
 use crate::report::key_names;
+use crate::value::text::cut_name;
 
 /// Maximum number of points in a budget's chart.
 const COURSE_POINTS: usize = 360;
 /// Maximum number of alerts, and of objectives, with a chart; firing ones come first.
 const CHARTS_MAX: usize = 12;
-/// Maximum number of characters of a name in a heading.
-const NAME_CHARS: usize = 60;
+/// Maximum width of a name in a heading, in characters of usual width.
+const NAME_COLUMNS: usize = 60;
 
 /// `GET /alerts`
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
@@ -118,7 +119,7 @@ fn chart(view: &View<'_>, at: usize, alert: &Alert) -> Option<Markup> {
 }
 
 fn row_name(alert: &Alert) -> String {
-    let texts = alert.key_texts().map(|(_, text)| cut(named(text)));
+    let texts = alert.key_texts().map(|(_, text)| cut(&named(text)));
     match &alert.key {
         None => "further rows".to_owned(),
         Some(key) if key.is_empty() => all_where(&alert.rule.entry.conditions),
@@ -130,20 +131,13 @@ fn row_name(alert: &Alert) -> String {
 fn all_where(conditions: &[String]) -> String {
     match conditions {
         [] => "all requests".to_owned(),
-        _ => cut(visible(&conditions.join(" and "))),
+        _ => cut(&visible(&conditions.join(" and "))),
     }
 }
 
-/// Cuts a name that is too long for a heading in the middle.
-fn cut(name: String) -> String {
-    let count = name.chars().count();
-    if count <= NAME_CHARS {
-        return name;
-    }
-    let half = NAME_CHARS / 2;
-    let start: String = name.chars().take(half).collect();
-    let end: String = name.chars().skip(count - half).collect();
-    format!("{start}\u{2026}{end}")
+/// Cuts a name that is too long for a heading.
+fn cut(name: &str) -> String {
+    cut_name(name, NAME_COLUMNS).into_owned()
 }
 
 fn row(view: &View<'_>, alert: &Alert) -> Markup {
@@ -291,7 +285,7 @@ fn receivers(alerts: &Alerts) -> Markup {
 
 #[cfg(test)]
 mod tests {
-    use super::{NAME_CHARS, UNKNOWN, all_where, budget, burn, cut};
+    use super::{NAME_COLUMNS, UNKNOWN, all_where, budget, burn, cut};
 
     #[test]
     fn an_objective_is_named_by_what_it_counts() {
@@ -303,9 +297,9 @@ mod tests {
 
     #[test]
     fn long_names_leave_room_for_the_chart() {
-        assert_eq!(cut("/a".to_owned()), "/a");
-        let name = cut("/x".to_owned() + &"\u{439}".repeat(500) + ".php");
-        assert_eq!(name.chars().count(), NAME_CHARS + 1);
+        assert_eq!(cut("/a"), "/a");
+        let name = cut(&format!("/x{}.php", "\u{439}".repeat(500)));
+        assert_eq!(name.chars().count(), NAME_COLUMNS);
         assert!(name.starts_with("/x") && name.ends_with(".php"), "{name}");
     }
 

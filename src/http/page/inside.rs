@@ -16,12 +16,13 @@ use crate::instruments::registry::{Class, Instrument, Kind, Registry, registry};
 use crate::instruments::summary::Summary;
 use crate::instruments::sums::Totals;
 use crate::instruments::{digests, thread};
+use crate::value::text::cut;
 
 /// Statements shown.
 const STATEMENTS: usize = 10;
 
-/// Characters shown of their text.
-const TEXT_CHARS: usize = 120;
+/// Width of what is shown of their text.
+const TEXT_COLUMNS: usize = 120;
 
 /// Seconds after which an activity counts as stuck.
 const STUCK_SECS: f64 = 1.0;
@@ -123,12 +124,9 @@ fn statements(registry: &Registry) -> Markup {
     let rows = all.iter().map(|(digest, sums)| {
         let text =
             if digest.text.is_empty() { "(all others)".to_owned() } else { visible(&digest.text) };
-        let cut: String = text.chars().take(TEXT_CHARS).collect();
         let time = |scale: Scale, units| scale.text(secs(units));
         html! {
-            th.key.text scope="row" {
-                code title=(text) { (cut) @if cut.len() < text.len() { "…" } }
-            }
+            th.key.text scope="row" { code title=(text) { (cut(&text, TEXT_COLUMNS)) } }
             td { (formatting::count(sums.totals.count)) }
             td { (time(means, sums.totals.mean())) }
             td { (time(longest, sums.totals.max)) }

@@ -7,6 +7,8 @@
 //! `format=folded` returns the same for tools that draw flame graphs: frames separated by
 //! semicolons, and the number of samples.
 
+use std::borrow::Cow;
+
 use maud::{Markup, PreEscaped, html};
 use serde_json::{Map, Value as Json};
 
@@ -21,6 +23,7 @@ use crate::http::params::{Params, owned, pairs};
 use crate::profile::definition::SampleKey::{self, Caller, File, Function, Line, Scope};
 use crate::query::answer::ReportAnswer;
 use crate::report::definition::Pattern;
+use crate::value::text::cut;
 
 /// Rows of a table.
 const ROWS: usize = 25;
@@ -246,12 +249,8 @@ fn drawn(tree: &Tree, params: &Params, search: Option<&str>) -> Markup {
 }
 
 /// As much of a name as there is room for.
-fn short(name: &str, width: f64) -> String {
-    let room = ((width - 6.0) / CHARACTER) as usize;
-    match name.chars().count() <= room {
-        true => name.to_owned(),
-        false => name.chars().take(room.saturating_sub(1)).chain(['\u{2026}']).collect(),
-    }
+fn short(name: &str, width: f64) -> Cow<'_, str> {
+    cut(name, (((width - 6.0) / CHARACTER) as usize).max(1))
 }
 
 /// Draws the nodes below one from (`x`, `y`) on, each with those below it. `all`: samples in the
