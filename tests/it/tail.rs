@@ -82,8 +82,8 @@ fn requests_are_printed_as_they_pass_and_ctrl_c_is_no_failure() {
     let (left, right) = line.split_at(8);
     assert!(left.split(':').all(|part| part.parse::<u8>().is_ok()), "{line}");
     assert_eq!(right, "     200     125 ms  web-01      shop        /a  env=test");
-    assert_eq!(tail.line(), "                     250 ms  200 %     x2  group=db op=read");
-    assert_eq!(tail.line(), "                     500 ms  400 %     x1  group=cache");
+    assert_eq!(tail.line(), "                     250 ms   200 %     x2  group=db op=read");
+    assert_eq!(tail.line(), "                     500 ms   400 %     x1  group=cache");
     assert_eq!(tail.end("INT"), Some(0));
     here.stop();
 }

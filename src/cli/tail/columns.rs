@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use serde_json::Value as Json;
 
 use crate::cli::format::{EMPTY, clock, cut, cut_name, fit, secs, tag_text, visible, width};
+use crate::value::text::percent;
 
 /// Smallest and largest width of a column of names.
 const NAMES: (usize, usize) = (10, 28);
@@ -92,12 +93,12 @@ impl Columns {
         let time = timer["value"].as_f64().unwrap_or_default();
         let share = match request_secs {
             0.0 => String::new(),
-            whole => format!("{:.0} %", time / whole * 100.0),
+            whole => percent(time / whole * 100.0),
         };
         let hits = format!("x{}", timer["hit_count"].as_u64().unwrap_or_default());
         writeln!(
             out,
-            "{:TIMER_LEFT$} {:>9}  {:>5} {:>6}  {}",
+            "{:TIMER_LEFT$} {:>9}  {:>6} {:>6}  {}",
             "",
             secs(time),
             share,
@@ -151,7 +152,7 @@ mod tests {
         let expected = "\
 UTC       STATUS       TIME  HOST        SERVER      SCRIPT
 22:13:20     200     500 ms  web-01      shop.example.com  /a.php  env=prod
-                     125 ms   25 %     x3  group=db server=a server=b
+                     125 ms  25.0 %     x3  group=db server=a server=b
 ";
         assert_eq!(printed(false, &[row()]), expected);
         // Neighbours often differ at their ends only.

@@ -91,7 +91,7 @@ impl Unit {
             Self::Span => roughly(of),
             Self::Micros => with_unit(of, value::Unit::Microseconds),
             Self::Percent => percent(of),
-            Self::Share => format!("{} {:>5}", bar(of / 100.0), format!("{of:.0} %")),
+            Self::Share => format!("{} {:>6}", bar(of / 100.0), percent(of)),
             Self::Kib => bytes(of * 1024.0),
             Self::Bytes => bytes(of),
             Self::Count => grouped(of),
@@ -145,9 +145,10 @@ mod tests {
             (Unit::Percent, 7.159, "7.2 %"),
             (Unit::Kib, 2048.0, "2.00 MiB"),
             (Unit::Plain, 500.0, "500"),
-            (Unit::Share, 50.0, "█████       50 %"),
-            (Unit::Share, 400.0, "██████████ 400 %"),
-            (Unit::Share, 1.25, "▏            1 %"),
+            (Unit::Share, 50.0, "█████      50.0 %"),
+            (Unit::Share, 400.0, "██████████  400 %"),
+            (Unit::Share, 1.25, "▏           1.2 %"),
+            (Unit::Share, 0.000_2, "           <0.1 %"),
         ] {
             assert_eq!(unit.format(&json!(number)), text);
         }

@@ -173,8 +173,8 @@ mod tests {
         assert_eq!(content.title, "timers of 2 requests, by tag group");
         assert_eq!(content.columns[2].title, "of requests' time");
         let rows = shown(&content);
-        assert_eq!(rows[0][..5], ["cache", "500 ms", "██▌         25 %", "1", "1"]);
-        assert_eq!(rows[1][..5], ["db", "500 ms", "██▌         25 %", "1", "3"]);
+        assert_eq!(rows[0][..5], ["cache", "500 ms", "██▌        25.0 %", "1", "1"]);
+        assert_eq!(rows[1][..5], ["db", "500 ms", "██▌        25.0 %", "1", "3"]);
         // Of the requests that have such timers, as on the page of calls.
         assert_eq!(rows[1][5..], ["3.00", "167 ms", "250 ms"]);
         assert_eq!(content.choices, ["group", "server", "\u{1b}"]);
@@ -194,7 +194,7 @@ mod tests {
         let rows = shown(&of_request(&requests()[0]));
         assert_eq!(
             rows[0][..5],
-            ["group=db server=db1", "250 ms", "██▌         25 %", "2", "125 ms"]
+            ["group=db server=db1", "250 ms", "██▌        25.0 %", "2", "125 ms"]
         );
     }
 
