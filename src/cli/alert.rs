@@ -13,9 +13,8 @@ use super::{Failure, print};
 use crate::alert::rule::{budget, place_in_list};
 use crate::config::units::exact_duration;
 use crate::config::{Config, ConfigFlags};
-use crate::daemon::memory_plan::counted;
 use crate::http::encode;
-use crate::value::text::{joined, name_or_empty, number};
+use crate::value::text::{joined, name_or_empty, number, numbered};
 
 /// The commands of `pinbad alert`.
 #[derive(Debug, Subcommand)]
@@ -197,13 +196,13 @@ fn replayed(found: &Json) -> String {
     let mut lines: Vec<String> = lines.chain(remarks).collect();
     if rows.is_empty() {
         // After what was not played.
-        let before = if late.is_some() { "Before that, no" } else { "No" };
-        lines.push(match found["played"] == 0 {
-            true => "No rule was played.".to_owned(),
-            false => format!(
-                "{before} rule{} would have fired.",
-                if lines.is_empty() { "" } else { " that was played" }
-            ),
+        let before = if late.is_some() { " before that" } else { "" };
+        lines.push(match found["played"].as_u64().unwrap_or_default() {
+            0 => "No rule was played.".to_owned(),
+            rules => {
+                let rules = numbered(rules, "rule was", "rules were");
+                format!("{rules} played{before}, and none would have fired.")
+            }
         });
     }
     if let Some(late) = late {
@@ -267,7 +266,7 @@ fn listed(alerts: &Json, slos: &Json, silences: &Json) -> String {
         lines.push(format!("and {more} further rows that share one alert"));
     }
     for rule in list(alerts, "rules") {
-        let rows = rule["rows"].as_u64().map(|rows| counted(rows as usize, "row", "rows"));
+        let rows = rule["rows"].as_u64().map(|rows| numbered(rows, "row", "rows"));
         let rows = rows.map(|rows| format!("; {rows} now")).unwrap_or_default();
         lines.push(format!("rule: {}{rows}", text(rule, "text")));
     }
@@ -360,11 +359,12 @@ mod tests {
         });
         let expected = "1970-01-01 00:01:00Z  for 2m  slow  page  script_name=/a\n1970-01-01 00:04:00Z  still firing  slow  page\n(x: why)";
         assert_eq!(replayed(&found), expected);
-        assert_eq!(replayed(&json!({})), "No rule would have fired.");
         let none = json!({"partial": ["x: why"], "played": 0});
         assert_eq!(replayed(&none), "(x: why)\nNo rule was played.");
-        let late = json!({"partial": ["timed out: nothing from A to B was evaluated", "x: why"]});
-        let expected = "Timed out: nothing from A to B was evaluated.\n(x: why)\nBefore that, no rule that was played would have fired.";
+        let some = json!({"partial": ["x: why"], "played": 2});
+        assert_eq!(replayed(&some), "(x: why)\n2 rules were played, and none would have fired.");
+        let late = json!({"played": 1, "partial": ["timed out: nothing from A to B was evaluated", "x: why"]});
+        let expected = "Timed out: nothing from A to B was evaluated.\n(x: why)\n1 rule was played before that, and none would have fired.";
         assert_eq!(replayed(&late), expected);
     }
 }
