@@ -279,9 +279,14 @@ mod tests {
         };
         assert_eq!(flags.config.config, Some(PathBuf::from("x.toml")));
         assert_eq!(flags.state_dir, Some(PathBuf::from("/x")));
-        let Ok(Command::Import(flags)) = parse("pinbad import - --url http://h:1") else {
+        // As the daemon's own flag for that address.
+        let Ok(Command::Import(flags)) = parse("pinbad import - --http http://h:1") else {
             panic!("not import")
         };
+        let Ok(Command::Query(query)) = parse("pinbad query x --http h:1") else {
+            panic!("not query")
+        };
+        assert_eq!(query.client.url, "h:1");
         assert_eq!((flags.file, flags.url.as_deref()), (PathBuf::from("-"), Some("http://h:1")));
         assert!(
             matches!(parse("pinbad import x --print-config"), Ok(Command::Import(f)) if f.print_config)

@@ -45,7 +45,7 @@ pub struct ImportFlags {
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The running daemon [default: http.listen of the configuration].
-    #[arg(long, value_name = "URL", conflicts_with = "print_config")]
+    #[arg(long, visible_alias = "http", value_name = "URL", conflicts_with = "print_config")]
     pub url: Option<String>,
     /// As whom, and whose signature counts.
     #[command(flatten)]

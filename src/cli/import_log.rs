@@ -35,7 +35,7 @@ pub struct ImportLogFlags {
     #[arg(long, short, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The running daemon [default: http.listen of the configuration].
-    #[arg(long, value_name = "URL")]
+    #[arg(long, visible_alias = "http", value_name = "URL")]
     pub url: Option<String>,
     /// As whom, and whose signature counts.
     #[command(flatten)]

@@ -43,7 +43,8 @@ const REFUSAL_BYTES_MAX: u64 = 64 << 10;
 pub struct ClientFlags {
     /// The daemon; http or https, and it may hold a name and a password:
     /// https://user:password@host:30080.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:30080")]
+    #[arg(long, visible_alias = "http", value_name = "URL")]
+    #[arg(default_value = "http://127.0.0.1:30080")]
     pub url: String,
     /// Credentials and trust.
     #[command(flatten)]
