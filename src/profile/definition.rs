@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::config::suggest::accepting;
 use crate::report::definition::Pattern;
 use crate::telemetry::counter::counted;
 
@@ -70,13 +71,13 @@ impl SampleReport {
         filters: &[String],
         window: Duration,
     ) -> Result<Self, (&'static str, usize, String)> {
-        let names = || SampleKey::ALL.map(SampleKey::name).join(", ");
+        let names = SampleKey::ALL.map(SampleKey::name);
         let named = |name: &str| {
-            let unknown = || format!("'{name}' is not a key of samples; accepted are {}", names());
+            let unknown = || format!("'{name}' is not a key of samples{}", accepting(name, &names));
             SampleKey::named(name).ok_or_else(unknown)
         };
         if keys.is_empty() {
-            let problem = format!("there must be at least one key, of {}", names());
+            let problem = format!("there must be at least one key, of {}", names.join(", "));
             return Err(("keys", 0, problem));
         }
         let mut report = Self {
@@ -96,7 +97,7 @@ impl SampleReport {
             let Some((key, Some(pattern))) = Pattern::of_condition(text) else {
                 return Err(wrong(format!(
                     "'{text}': a filter is KEY=value, KEY!=value or KEY=prefix*, where KEY is one of {}",
-                    names()
+                    names.join(", ")
                 )));
             };
             report.filters.push((named(key).map_err(wrong)?, pattern));

@@ -276,7 +276,7 @@ mod of_the_past {
             "SELECT * FROM report_by_script_nam" => "did you mean \"report_by_script_name\"?";
             "SELECT * FROM nodb.request" => "doesn't exist; there are the databases ";
             "SELECT COUTN(req_time) FROM request" => "FUNCTION pinba.coutn does not exist; did you mean \"count\"?";
-            "SELECT COUTN(*) FROM request" => "only COUNT takes * as its argument";
+            "SELECT COUTN(*) FROM request" => "only COUNT takes * as its argument; did you mean \"count\"?";
             "SELECT p95 FROM request" => "Unknown column 'p95'; reports of database pinba have it";
             "SELECT p99_9 FROM request" => "there is percentile(req_time, 99.9) over pinba.request";
             "SELECT p101 FROM report_by_script_name" => "above 0 and at most 100, as p95 or p99_9";

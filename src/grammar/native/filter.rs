@@ -25,7 +25,7 @@ const FILTERS: &str = "a filter is min_time=<seconds>, max_time=<seconds>, max_t
     @<timer tag>";
 
 /// What else a filter may be on.
-const TIMES: &str = "min_time, max_time, ";
+const TIMES: [&str; 2] = ["min_time", "max_time"];
 
 /// A filter, as text or as a table.
 pub type FilterForm = TextOr<FilterTable>;
@@ -114,7 +114,7 @@ fn read_text(text: &str, level: Level, defaults: &Defaults) -> Result<Filter, St
              {{\"key\": .., \"differs\": ..}})"
         )
     })?;
-    on_key(read_source(key, TIMES, level, defaults)?, pattern)
+    on_key(read_source(key, &TIMES, level, defaults)?, pattern)
 }
 
 /// An upper bound in the shorter of its two spellings: `max_time=0.1` rather than
@@ -140,7 +140,7 @@ fn read_table(table: &FilterTable, level: Level, defaults: &Defaults) -> Result<
         (Some(secs), None, None, None, _) => on_time(true, &secs.to_string(), exclusive),
         (None, Some(secs), None, None, _) => on_time(false, &secs.to_string(), exclusive),
         (None, None, Some(key), Some(pattern), None) if table.exclusive.is_none() => {
-            on_key(read_source(key, "", level, defaults)?, pattern)
+            on_key(read_source(key, &[], level, defaults)?, pattern)
         }
         _ => Err(
             "a filter table has either min_time or max_time (and exclusive), or key with one of \

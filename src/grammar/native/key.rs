@@ -3,11 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 use super::scalar::{FormTable, TextOr};
+use crate::config::suggest::accepting;
 use crate::grammar::number::tag_name;
 use crate::report::definition::{Defaults, Field, Key, KeySource, Level, Missing, Occurrence};
-
-const KEYS: &str =
-    "hostname, server_name, script_name, schema, status, +<request tag>, @<timer tag>";
 
 /// A key: as text with defaults (a record without the tag is skipped, one without the field is
 /// counted under the empty text), or as a table with all settings.
@@ -38,7 +36,7 @@ impl KeyForm {
             Self::Text(text) => (text, None, None),
             Self::Table(table) => (&table.key, table.missing, table.occurrence),
         };
-        let key = Key::of(read_source(text, "", level, defaults)?);
+        let key = Key::of(read_source(text, &[], level, defaults)?);
         Ok(Key {
             missing: missing.unwrap_or(key.missing),
             occurrence: occurrence.unwrap_or(key.occurrence),
@@ -65,13 +63,16 @@ impl From<&Key> for KeyForm {
 /// Parses a field, or a tag with its mark. An error names what is accepted, `others` first.
 pub(super) fn read_source(
     text: &str,
-    others: &str,
+    others: &[&str],
     level: Level,
     defaults: &Defaults,
 ) -> Result<KeySource, String> {
     let Some(name) = text.strip_prefix(['+', '@']) else {
         return Field::named(text).map(KeySource::Field).ok_or_else(|| {
-            format!("'{text}' is neither a field nor a tag; accepted are {others}{KEYS}")
+            let fields = Field::ALL.map(Field::name);
+            let accepted = [others, &fields, &["+<request tag>", "@<timer tag>"]].concat();
+            let accepted = accepting(text, &accepted);
+            format!("'{text}' is neither a field nor a tag{accepted}")
         });
     };
     if name.is_empty() {

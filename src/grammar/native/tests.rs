@@ -264,7 +264,7 @@ fn errors_name_the_part() {
     for (form, want) in cases![
         r#"{"name": "n"}"# => "give either comment, or level";
         r#"{"name": "n", "level": "packet", "filters": ["min_tim=1"]}"# =>
-            "'min_tim' is neither a field nor a tag; accepted are min_time, max_time, hostname, ";
+            "'min_tim' is neither a field nor a tag; did you mean \"min_time\"? accepted: min_time, max_time, hostname, ";
         r#"{"name": "n", "comment": "report1", "window": "60s"}"# =>
             "cannot be given together with window";
         r#"{"name": "n", "comment": "report19"}"# => "position 1, 'report19': no such kind";
@@ -282,7 +282,7 @@ fn errors_name_the_part() {
         r#"{"name": "n", "level": "packet", "filters": ["min_time>2", "max_time<2"]}"# =>
             "filters: min_time is greater than max_time";
         r#"{"name": "n", "level": "request", "keys": ["status", "host"]}"# =>
-            "keys[1]: 'host' is neither";
+            "keys[1]: 'host' is neither a field nor a tag; did you mean \"hostname\"? accepted: hostname, ";
         r#"{"name": "n", "level": "request", "keys": ["@a"]}"# =>
             "keys[0]: '@a': timer tags are for";
         r#"{"name": "n", "level": "request", "keys": ["+"]}"# => "keys[0]: '+': the tag's name";

@@ -171,7 +171,7 @@ fn reports_over_samples_are_read_and_made_like_others() {
     for (form, part) in cases![
         json!({"name": "x", "level": "sample"}) => "at least one key";
         json!({"name": "x", "level": "sample", "keys": ["hostname"]}) =>
-            "accepted are host, script";
+            "accepted: host, script";
         json!({"name": "x", "level": "sample", "keys": ["host"], "filters": ["line>3"]}) =>
             "KEY=prefix*";
         json!({"name": "x", "level": "sample", "keys": ["host"], "percentiles": [50]}) =>

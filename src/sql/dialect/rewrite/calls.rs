@@ -176,7 +176,10 @@ fn plain_arguments(call_of: &mut Function, name: &str) -> Result<Vec<Expr>, SqlE
     if within || !list.clauses.is_empty() || list.duplicate_treatment.is_some() {
         return Err(SqlError::parse(format!("{name}() is not an aggregate function")));
     }
-    unnamed(list)
+    unnamed(list).map_err(|mut error| {
+        error.message += &suggest::question(name, ["count"]);
+        error
+    })
 }
 
 /// Takes the arguments out.
