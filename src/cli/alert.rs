@@ -14,7 +14,7 @@ use crate::alert::rule::{budget, place_in_list};
 use crate::config::units::exact_duration;
 use crate::config::{Config, ConfigFlags};
 use crate::http::encode;
-use crate::value::text::{joined, name_or_empty, number, numbered};
+use crate::value::text::{count, joined, name_or_empty, number, numbered};
 
 /// The commands of `pinbad alert`.
 #[derive(Debug, Subcommand)]
@@ -245,7 +245,13 @@ fn listed(alerts: &Json, slos: &Json, silences: &Json) -> String {
             .map(str::to_owned),
     ];
     for alert in list(alerts, "rows") {
-        let silenced = alert["silenced_by"].as_u64();
+        let firings = alert["firings"].as_u64().filter(|many| *many > 1);
+        let first = moment(alert["first_started"].as_u64().unwrap_or_default());
+        let remarks = [
+            alert["silenced_by"].as_u64().map(|id| format!("silenced by {id}")),
+            firings.map(|many| format!("fired {} times since {first}", count(many))),
+            Some(text(alert, "reason")).filter(|reason| !reason.is_empty()),
+        ];
         rows.push([
             text(alert, "state"),
             moment(alert["since"].as_u64().unwrap_or_default()),
@@ -255,7 +261,7 @@ fn listed(alerts: &Json, slos: &Json, silences: &Json) -> String {
             row_keys(alert),
             text(alert, "value_text"),
             text(alert, "condition"),
-            silenced.map_or_else(|| text(alert, "reason"), |id| format!("silenced by {id}")),
+            joined(remarks.into_iter().flatten(), "; "),
         ]);
     }
     let mut lines = match rows.len() {
@@ -314,9 +320,11 @@ mod tests {
             "rows": [{
                 "alert": "slow", "report": "r", "key": {"script_name": "/a\u{1b}"}, "state": "firing", "since": 0,
                 "reason": "", "value_text": "912.3 ms", "condition": "p95 > 800 ms", "severity": "page", "silenced_by": 3,
+                "firings": 2, "first_started": 60,
             }, {
                 "alert": "over", "state": "resolved", "since": 60, "ended": 120,
                 "value_text": "371 ms", "condition": "p95 > 700 ms", "key": {"hostname": ""},
+                "firings": 1, "first_started": 90, "reason": "no data",
             }],
             "more": 2,
             "rules": [{"text": "slow: words", "rows": 7}],
@@ -334,10 +342,10 @@ mod tests {
             "firing",
             "/a",
             "912.3 ms    p95 > 800 ms",
-            "silenced by 3",
+            "silenced by 3; fired 2 times since 1970-01-01 00:01:00Z\n",
             "resolved  1970-01-01 00:01:00Z  1970-01-01 00:02:00Z  over",
             "hostname=(empty)",
-            "371 ms      p95 > 700 ms",
+            "371 ms      p95 > 700 ms  no data\n",
             "2 further rows",
             "slow: words; 7 rows",
             "objective: shop: \u{2212}50 % of the error budget left; burn rate 20.0 over 5m, 1.50 over 1h, 0.250 over 6h, unknown over 3d",

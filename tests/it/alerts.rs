@@ -115,8 +115,8 @@ fn an_alert_is_told_once_over_a_restart_and_ends_by_itself() {
     assert!(metrics.contains(gauge), "{metrics}");
     #[cfg(feature = "sql")]
     {
-        let sql = here.site.sql("SELECT alert, row_key, state, value > 5 AS above FROM alerts");
-        assert_eq!(sql, json!([["busy", "/busy.php", "firing", 1]]));
+        let sql = "SELECT alert, row_key, state, value > 5 AS above, firings, first_started = started AS same FROM alerts";
+        assert_eq!(here.site.sql(sql), json!([["busy", "/busy.php", "firing", 1, 1, 1]]));
     }
     let html = here.site.get("/alerts").body;
     assert_has!(html => "/busy.php", "firing", "Condition</th><th class=\"key\" scope=\"col\">Remarks</th>", ">req_count &gt; 5<");
