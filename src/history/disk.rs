@@ -64,6 +64,16 @@ impl StoreError {
         }
     }
 
+    /// The error with advice, and its cause, which errors of several files may share.
+    pub(super) fn with_cause(&self, dir: &Path) -> (String, String) {
+        let cause = match self {
+            Self::Folder(StateError::Io { source, .. }) => source.to_string(),
+            // Numbers in it are those of a file or of free bytes: they differ each time.
+            other => other.to_string().replace(|it: char| it.is_ascii_digit(), ""),
+        };
+        (self.advised(dir), cause)
+    }
+
     /// Whether a disk has no room.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Folder(error) if error.is_full())

@@ -98,6 +98,8 @@ struct Work {
     flush_ms: u64,
     writing: Attempts,
     maintenance: Attempts,
+    /// Limits the lines about failures of both.
+    failures: Limit,
     /// Last run of retention, in unix seconds.
     retained: u64,
     on_restored: Option<OnRestored>,
@@ -118,28 +120,31 @@ struct Attempts {
     /// Monotonic milliseconds of the next one.
     next_ms: u64,
     pause_ms: u64,
-    /// The error of the last one, if it failed.
-    error: Option<String>,
-    /// Limits the lines about one reason.
-    limit: Option<Limit>,
+    /// The error of the last one, if it failed, and its cause.
+    error: Option<(String, String)>,
 }
 
 impl Attempts {
-    /// Records the result of an attempt, and logs it unless it `is_last`; `others` are the attempts
-    /// at the other action.
-    fn has_ended(&mut self, error: Option<String>, now_ms: u64, is_last: bool, others: &Self) {
+    /// Records the result of an attempt, and logs it; `others` are the attempts at the other action,
+    /// and `limit` limits the lines about one cause of either. `None`: logs no failure.
+    fn has_ended(
+        &mut self,
+        error: Option<(String, String)>,
+        now_ms: u64,
+        limit: Option<&mut Limit>,
+        others: &Self,
+    ) {
         self.pause_ms = match &error {
             None => 0,
             Some(_) => (self.pause_ms * 2).clamp(1_000, PAUSE_MS_MAX),
         };
         self.next_ms = self.next_ms.max(now_ms + self.pause_ms);
-        match &error {
-            Some(error) if !is_last => {
-                // Numbers in it are those of a file or of free bytes: they differ each time.
-                let words = |text: &str| text.replace(|it: char| it.is_ascii_digit(), "");
-                let before = self.error.as_deref().map(words);
-                self.limit.take_if(|_| before != Some(words(error)));
-                let limit = self.limit.get_or_insert_with(|| Limit::new(PAUSE_MS_MAX));
+        match (&error, limit) {
+            (Some((error, cause)), Some(limit)) => {
+                let mut before = [&self.error, &others.error].into_iter().flatten();
+                if before.all(|it| it.1 != *cause) {
+                    *limit = Limit::new(PAUSE_MS_MAX);
+                }
                 if let Some(repeated) = limit.pass(now_ms) {
                     error!(
                         error,
@@ -147,7 +152,7 @@ impl Attempts {
                     );
                 }
             }
-            None if self.recovers(others) => info!("History is written again."),
+            (None, _) if self.recovers(others) => info!("History is written again."),
             _ => {}
         }
         self.error = error;
@@ -175,6 +180,7 @@ impl Writer {
             flush_ms: 0,
             writing: Attempts::default(),
             maintenance: Attempts::default(),
+            failures: Limit::new(PAUSE_MS_MAX),
             retained: 0,
             on_restored: None,
             is_back: false,
@@ -431,8 +437,9 @@ impl Work {
 
     fn has_written(&mut self, store: &Store, written: &Done) {
         let now_ms = self.history.clock().mono_ms();
-        let error = written.as_ref().err().map(|error| error.advised(store.dir()));
-        self.writing.has_ended(error, now_ms, self.is_stopping, &self.maintenance);
+        let error = written.as_ref().err().map(|error| error.with_cause(store.dir()));
+        let limit = (!self.is_stopping).then_some(&mut self.failures);
+        self.writing.has_ended(error, now_ms, limit, &self.maintenance);
         self.record_attempt(store, written);
     }
 
@@ -484,8 +491,9 @@ impl Work {
         }
         if is_published || is_to_retain || ended.is_err() || self.maintenance.error.is_some() {
             let now_ms = self.history.clock().mono_ms();
-            let error = ended.as_ref().err().map(|error| error.advised(store.dir()));
-            self.maintenance.has_ended(error, now_ms, self.is_stopping, &self.writing);
+            let error = ended.as_ref().err().map(|error| error.with_cause(store.dir()));
+            let limit = (!self.is_stopping).then_some(&mut self.failures);
+            self.maintenance.has_ended(error, now_ms, limit, &self.writing);
             self.record_attempt(store, &ended);
         }
     }
@@ -553,7 +561,8 @@ impl Work {
         let set_aside = set_aside(store.dir());
         let error = self.writing.error.as_ref().or(self.maintenance.error.as_ref());
         let mut status = self.history.status_mut();
-        (status.readings, status.set_aside, status.error) = (readings, set_aside, error.cloned());
+        (status.readings, status.set_aside) = (readings, set_aside);
+        status.error = error.map(|it| it.0.clone());
         status.missing = store.manifest.missing.values().cloned().collect();
     }
 }

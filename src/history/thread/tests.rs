@@ -1,9 +1,10 @@
 //! The history thread with a disk that fails, is slow or has unreadable pieces.
 
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::mpsc;
 
-use super::super::disk::Disk;
+use super::super::disk::{Disk, failed};
 use super::super::parquet::Want;
 use super::super::{Coverage, Dataset, Gain, Retention};
 use super::*;
@@ -348,14 +349,28 @@ fn flushes_are_at_the_ends_of_minutes_that_lie_within_the_period() {
     }
 }
 
-/// Publishing may work, with nothing to publish, while flushes fail.
+/// Publishing may work, with nothing to publish, while flushes fail. What fails for one cause is
+/// told once.
 #[test]
 fn history_is_written_again_once_nothing_fails() {
     let [mut flushing, mut publishing] = [(); 2].map(|()| Attempts::default());
-    let failed = || Some("stopped".to_owned());
-    flushing.has_ended(failed(), 0, false, &publishing);
-    publishing.has_ended(failed(), 0, false, &flushing);
+    let (mut limit, dir) = (Limit::new(PAUSE_MS_MAX), Path::new("/h"));
+    let failed = |what, file: &str, kind: ErrorKind| {
+        Some(failed(what, &dir.join(file))(kind.into()).with_cause(dir))
+    };
+    let denied = ErrorKind::PermissionDenied;
+    flushing.has_ended(failed("make", "1.new", denied), 0, Some(&mut limit), &publishing);
+    flushing.has_ended(failed("remove", "1.new", denied), 1_000, Some(&mut limit), &publishing);
+    publishing.has_ended(failed("remove", "1.new", denied), 9_000, Some(&mut limit), &flushing);
+    assert_eq!(limit.overdue(PAUSE_MS_MAX), Some(2), "one line, and two held back");
+    publishing.has_ended(
+        failed("write", "2", ErrorKind::StorageFull),
+        9_000,
+        Some(&mut limit),
+        &flushing,
+    );
+    assert_eq!(limit.pass(9_001), None, "told at once: another cause");
     assert!(!publishing.recovers(&flushing) && !flushing.recovers(&publishing));
-    publishing.has_ended(None, 0, false, &flushing);
+    publishing.has_ended(None, 0, None, &flushing);
     assert!(flushing.recovers(&publishing) && !publishing.recovers(&flushing));
 }
