@@ -132,6 +132,7 @@ impl Daemon {
         let squids = squid::open(config)?;
         // After the sockets: a second daemon with the same configuration should fail on its port.
         let mut config = Cow::Borrowed(config);
+        let made = startup::missing_folders(&config);
         let (state, no_room) =
             startup::open_state(&mut config, &*clock, &mut definitions, &defaults)?;
         let config = &*config;
@@ -306,7 +307,7 @@ impl Daemon {
             Worker::start("snapshot", "the snapshot thread", move |stop| writer.run(stop))
         });
         let cannot_keep = !catalog.cannot_keep().is_empty();
-        startup::log_ready(config, &receivers.addresses, &frontends, cannot_keep);
+        startup::log_ready(config, &receivers.addresses, &frontends, cannot_keep, made);
         if let Some((dir, end)) = kept_in(config).filter(|dir| dir.is_dir()).zip(end) {
             let mut mark = catalog.mark.lock();
             let (lost, now_ms) = (catalog.missing_spans(), clock.unix_ms());

@@ -49,6 +49,7 @@ use crate::state::snapshot_writer::{self, RestoredSnapshot, SnapshotFile, Snapsh
 use crate::state::{self, State, StateError};
 use crate::telemetry::Counters;
 use crate::telemetry::reading::Group;
+use crate::value::text::joined;
 
 /// The inputs for the initial rows and reports of a process.
 pub(super) struct Startup<'a> {
@@ -417,13 +418,21 @@ pub(super) fn nothing_kept(config: &Config) -> Option<String> {
     Some(why)
 }
 
-/// Logs that the daemon is ready: where it listens, and what it keeps where, unless it has just
-/// logged that it `cannot_keep` that.
+/// The folders for data that are not there yet, which the start makes.
+pub(super) fn missing_folders(config: &Config) -> Option<String> {
+    let dirs = [&config.state.dir, &config.history.dir].into_iter().flatten();
+    let missing = joined(dirs.filter(|dir| !dir.exists()).map(|dir| dir.display()), ", ");
+    (!missing.is_empty()).then_some(missing)
+}
+
+/// Logs that the daemon is ready: where it listens, and what it keeps where, in folders that it has
+/// `made`, unless it has just logged that it `cannot_keep` that.
 pub(super) fn log_ready(
     config: &Config,
     udp: &[SocketAddr],
     frontends: &Frontends,
     cannot_keep: bool,
+    made: Option<String>,
 ) {
     let udp: Vec<String> = udp.iter().map(ToString::to_string).collect();
     let fronts = [
@@ -454,14 +463,18 @@ pub(super) fn log_ready(
                 "Keeping the past in a temporary folder, which is removed when the daemon stops."
             );
         }
-        (Some(data), _, _) if is_within(config) => info!(data, "Keeping data on disk."),
-        (_, Some(state), Some(history)) => info!(state, history, "Keeping data on disk."),
+        (Some(data), _, _) if is_within(config) => info!(data, made, "Keeping data on disk."),
+        (_, Some(state), Some(history)) => {
+            info!(state, history, made, "Keeping data on disk.");
+        }
         (_, None, Some(history)) => info!(
             history,
+            made,
             "Keeping the past on disk, and recent requests in memory: a restart loses those. --data DIR (data.dir) keeps both."
         ),
         (_, Some(state), None) => info!(
             state,
+            made,
             "Keeping reports and recent requests on disk, and no past. --data DIR (data.dir) keeps both."
         ),
     }

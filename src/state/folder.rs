@@ -7,10 +7,9 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 use thiserror::Error;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::files;
-use crate::config::data_folder::is_temporary;
 use crate::config::units::{exact_bytes, rounded_bytes};
 
 /// The setting that names a folder.
@@ -309,10 +308,6 @@ impl LockedFolder {
     pub(crate) fn open(setting: Setting, path: &Path) -> Result<Self, StateError> {
         if find(setting, path)? != Folder::Present {
             files::create_folder(path, files::FOLDER_MODE).map_err(setting.failed(MAKE, path))?;
-            // A demo's is new each time.
-            if !path.parent().is_some_and(is_temporary) {
-                info!(dir = %path.display(), "Made the folder of {}: it was not there.", setting.key);
-            }
         }
         let file = File::open(path).map_err(setting.failed("open", path))?;
         match file.try_lock() {

@@ -301,7 +301,7 @@ fn a_damaged_snapshot_is_set_aside_and_named() {
     }
 }
 
-/// Folders that were not there are named when they are made; what a damaged snapshot had of reports
+/// Folders that were not there are named with those in which data is; what a damaged snapshot had of reports
 /// comes from history, as after a kill.
 #[test]
 fn new_folders_are_named_and_a_damaged_snapshot_is_replaced_by_history() {
@@ -313,12 +313,10 @@ fn new_folders_are_named_and_a_damaged_snapshot_is_replaced_by_history() {
     settings.push(format!("history.dir={}", history.display()));
     settings.push("history.free_min=0".to_owned());
     let mut program = Program::serve(&refs(&settings));
-    let made = program.log().into_iter().filter(|line| {
-        let said = line["message"].as_str().unwrap_or_default();
-        line["level"] == "INFO" && said.starts_with("Made the folder of ")
-    });
-    let made: Vec<Json> = made.map(|line| line["dir"].clone()).collect();
-    assert_eq!(made, [folder.to_str().unwrap(), history.to_str().unwrap()]);
+    let made = format!("{}, {}", folder.display(), history.display());
+    let says_so =
+        |line: &Json| line["message"] == "Keeping data on disk." && line["made"] == made.as_str();
+    await_until("it says so", || program.log(), |log| log.iter().any(says_so));
     assert_eq!(program.site.send((0..300).map(packet)).count("requests_merged"), 300);
     program.signal("TERM");
     assert_eq!(program.wait().0.code(), Some(0));
