@@ -1,10 +1,10 @@
 //! Groups: the finest rows of an aggregate, exact under add and expire.
 //!
-//! A group is one combination of key ids. Its gain in the [running tick](running_tick) is in a slot, to
-//! whose front records write; when the tick closes, the slot is written to the tick log and added
-//! to the group's sums over the [closed ticks](closed_ticks), and when that tick leaves the window the
-//! log's entry is subtracted again. So a packet touches one front per aggregate, however many
-//! reports there are and however often they are read.
+//! A group is one combination of key ids. Its gain in the [running tick](running_tick) is in a
+//! slot, to whose front records write; when the tick closes, the slot is written to the tick log
+//! and added to the group's sums over the [closed ticks](closed_ticks), and when that tick leaves
+//! the window the log's entry is subtracted again. So a packet touches one front per aggregate,
+//! however many reports there are and however often they are read.
 //!
 //! ```text
 //!   record --> Front { sums, samples } --(full, second over)--> Slot { sums, histogram } --(tick over)--> Group

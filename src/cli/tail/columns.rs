@@ -1,8 +1,8 @@
 //! Formats requests in aligned columns, with their timers beneath them.
 //!
 //! Columns of names grow with their content, up to a bound, so that lines stay aligned without
-//! knowledge of the future; longer names are cut in the middle. The script, which is what one looks for, and the
-//! tags come last and are shown whole. Used by `tail` alone.
+//! knowledge of the future; longer names are cut in the middle. The script, which is what one looks
+//! for, and the tags come last and are shown whole. Used by `tail` alone.
 
 use std::io::{self, Write};
 

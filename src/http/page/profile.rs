@@ -294,7 +294,7 @@ mod tests {
     fn names_are_cut_to_their_box() {
         assert_eq!(short("abc", 100.0), "abc");
         assert_eq!(short("abcdefghij", 40.0), "abcd\u{2026}");
-        assert_eq!(short("x", 1.0), "\u{2026}");
+        assert_eq!(short("xy", 1.0), "\u{2026}");
     }
 
     #[test]
