@@ -223,7 +223,7 @@ fn sums(
     let mut over = String::new();
     let rows = match if_there(view.source.report(name, &ReportQuestion::default()))? {
         Some(answer) => {
-            over = frame::span_of(view.source, name, &answer);
+            over = frame::last(view.source, &answer);
             let mut ranking = Ranking::made(answer.table, answer.key_columns, name, sort);
             let sort = Sort::largest(sort);
             let (rows, _) = ranking.choose(&|_, _| true, &sort, (0, ROWS))?;

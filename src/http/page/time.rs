@@ -40,10 +40,10 @@ const COMPARED: [(&str, Option<&str>, u64); 4] = [
     ("the week before", Some("-1w"), 7 * 86_400),
 ];
 
-/// Uncounted seconds that need no mention: the newest are on their way. Likewise a fiftieth of the
-/// span.
+/// Uncounted seconds that need no mention: the newest are on their way. Likewise a part of the span
+/// that changes no rate as far as it is shown.
 const UNCOUNTED_SECS_MAX: u64 = 2;
-const UNCOUNTED_DIVISOR: u64 = 50;
+const UNCOUNTED_DIVISOR: u64 = 500;
 
 /// The time that a page shows.
 #[derive(Debug, Clone, Default)]
@@ -604,9 +604,9 @@ mod tests {
             assert_eq!(about(now, minute.clone(), covered), said, "{covered} s at {now}");
         }
         let hours = start..start + 36_000;
-        assert_eq!(about(later, hours.clone(), 35_280), "");
+        assert_eq!(about(later, hours.clone(), 35_928), "");
         let minutes = start..start + 180;
-        for (span, covered, said) in [(hours, 34_900, "9 h 42 min"), (minutes, 149, "2 min 29 s")] {
+        for (span, covered, said) in [(hours, 35_900, "9 h 58 min"), (minutes, 149, "2 min 29 s")] {
             let said = format!(", counted for {said} of it, which rates are over");
             assert_eq!(about(later, span, covered), said);
         }

@@ -111,8 +111,9 @@ pub(in crate::http::page) fn heat(
     limits.dedup();
     let secs = |us: u64| formatting::secs(us as f64 / 1e6);
     let mut described = format!(
-        "{} in {columns} columns {}, from {} to {}.",
+        "{} in {} {}, from {} to {}.",
         formatting::counted(map.total, "value"),
+        formatting::counted(columns as u64, "column"),
         formatting::by(map.step),
         secs(bottom_us),
         secs(top_us),
