@@ -150,7 +150,7 @@ pub fn execute(flags: &DoctorFlags) -> Result<(), Failure> {
 /// Names the flag of this command in advice about `--url`, which it does not have.
 fn with_flag(mut failure: Failure, flag: &str) -> Failure {
     for problem in &mut failure.problems {
-        *problem = problem.replace("--url", flag);
+        *problem = problem.replace(" or --http", "").replace("--url", flag);
     }
     failure
 }

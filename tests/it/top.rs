@@ -124,7 +124,7 @@ fn what_is_wrong_is_said_with_its_exit_code() {
     assert_eq!(
         said.err,
         format!(
-            "pinbad: http://{nobody}: Connection refused (os error 111); is pinbad running? --url says where\n"
+            "pinbad: http://{nobody}: Connection refused (os error 111); is pinbad running? --url or --http says where\n"
         )
     );
     for (arguments, code, part) in cases![

@@ -297,7 +297,7 @@ impl ClientError {
     pub fn advice(&self) -> Option<&'static str> {
         match self {
             Self::Unreachable { problem, .. } if problem.contains("Connection refused") => {
-                Some("is pinbad running? --url says where")
+                Some("is pinbad running? --url or --http says where")
             }
             Self::Unreachable { problem, .. } if problem.contains("UnknownIssuer") => {
                 Some("no authority that is trusted has signed it; --ca-file FILE names one more")

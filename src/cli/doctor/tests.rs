@@ -16,7 +16,7 @@ fn the_socket_of_systemd_is_told_from_that_of_another_pinbad() {
 
 #[test]
 fn advice_names_the_flag_that_there_is() {
-    let failure = Failure::failed("no answer; is pinbad running? --url says where");
+    let failure = Failure::failed("no answer; is pinbad running? --url or --http says where");
     let failure = with_flag(failure, "--ready URL");
     assert_eq!(failure.problems, ["no answer; is pinbad running? --ready URL says where"]);
     let flags = DoctorFlags {
