@@ -72,13 +72,13 @@ fn head(model: &Model, columns: usize, height: usize) -> Vec<Line<'static>> {
         return lines;
     }
     lines.push(title(model, columns));
-    lines.push(match (&model.lost, &model.stats.sample) {
+    lines.push(match (&model.lost, &model.stats().sample) {
         (Some(why), _) => Line::styled(format!("No answer: {why}; retrying."), ALARM),
         (_, None) => Line::styled("Waiting for the daemon.", DIM),
-        (_, Some(sample)) => traffic(&model.stats, sample, columns),
+        (_, Some(sample)) => traffic(model.stats(), sample, columns),
     });
     if height >= FULL {
-        lines.extend(match &model.stats.sample {
+        lines.extend(match &model.stats().sample {
             None => [Line::default(), Line::default()],
             Some(sample) => {
                 let [rows, words, reports] = held(sample);
@@ -104,10 +104,10 @@ fn head(model: &Model, columns: usize, height: usize) -> Vec<Line<'static>> {
 
 fn title(model: &Model, columns: usize) -> Line<'static> {
     let every = match model.paused {
-        true => "standing still".to_owned(),
-        false => format!("every {}", exact_duration(model.interval)),
+        Some(_) => "standing still".to_owned(),
+        None => format!("every {}", exact_duration(model.interval)),
     };
-    let now = model.stats.sample.as_ref();
+    let now = model.stats().sample.as_ref();
     let now = now.map_or_else(String::new, |now| format!("{} UTC", clock(now.unix_secs)));
     let right = format!(" {every}  {now}");
     let left = format!("pinbad {}", model.url.trim_start_matches("http://"));

@@ -75,8 +75,6 @@ impl View {
 pub struct Model {
     /// The URL of the daemon.
     pub url: String,
-    /// Its counters and rates.
-    pub stats: Stats,
     /// Why the daemon does not answer, if so.
     pub lost: Option<String>,
     /// The current tab.
@@ -85,12 +83,13 @@ pub struct Model {
     pub help: bool,
     /// Whether a filter is being typed.
     pub typing: bool,
-    /// Whether updates are held back.
-    pub paused: bool,
+    /// What is shown while updates are held back.
+    pub paused: Option<Stats>,
     /// Time between two polls.
     pub interval: Duration,
     /// Rows of the table drawn last.
     pub page_rows: usize,
+    stats: Stats,
     tabs: Vec<View>,
     opened: Vec<View>,
     serial: u64,
@@ -126,6 +125,11 @@ impl Model {
         self.opened.last_mut().unwrap_or(&mut self.tabs[self.tab])
     }
 
+    /// The daemon's counters and rates, as shown.
+    pub fn stats(&self) -> &Stats {
+        self.paused.as_ref().unwrap_or(&self.stats)
+    }
+
     /// The names of the open views, starting with the tab.
     pub fn path(&self) -> Vec<String> {
         let tab = std::iter::once(&self.tabs[self.tab]);
@@ -149,11 +153,11 @@ impl Model {
     /// Applies an update from the poller.
     pub fn take(&mut self, updates: Update) {
         self.lost = None;
-        let paused = self.paused;
+        let paused = self.paused.is_some();
         match updates {
             Update::Lost(error) => self.lost = Some(visible(&error.to_string()).into_owned()),
-            Update::Sample(sample, since) if !paused => self.stats.take(sample, since),
-            Update::Sample(..) => {}
+            // In a pause too: rates are between two polls.
+            Update::Sample(sample, since) => self.stats.take(sample, since),
             Update::Page(serial, page) => match (self.of(serial), page) {
                 (Some(view), Ok(page)) if !(paused && view.loaded) => view.take(page),
                 (Some(view), Err(why)) => view.refused = Some(why),
@@ -216,7 +220,7 @@ impl Model {
             'r' => self.in_table(Table::reverse),
             '/' => self.typing = self.view().table().is_some(),
             't' => self.group(),
-            'p' | ' ' => self.paused = !self.paused,
+            'p' | ' ' => self.paused = self.paused.is_none().then(|| self.stats.clone()),
             '+' | '=' => self.poll_every(self.interval / 2),
             '-' | '_' => self.poll_every(self.interval * 2),
             _ => {}

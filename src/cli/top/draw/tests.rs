@@ -18,9 +18,8 @@ use crate::cli::top::{timers, views};
 const NAMES: [&str; 3] =
     ["/catalog/search.php", "/checkout/pay.php", "/\u{1b}[2J\u{9b}31m\u{202e}日本"];
 
-fn model() -> Model {
-    let mut model = Model::new("http://127.0.0.1:30080", None, None, Duration::from_secs(1));
-    let sample = |requests: u64| Sample {
+fn sample(requests: u64) -> Sample {
+    Sample {
         status: json!({"requests_merged": requests, "datagrams_received": requests,
             "received_bytes": requests * 300, "lost": requests / 100, "request_rows": 5904,
             "timer_rows": 13343, "dictionary_size": 90, "report_memory_bytes": 497_000,
@@ -29,7 +28,11 @@ fn model() -> Model {
         latency: vec![Some(0.198)],
         step_secs: 1,
         unix_secs: 1_700_000_000,
-    };
+    }
+}
+
+fn model() -> Model {
+    let mut model = Model::new("http://127.0.0.1:30080", None, None, Duration::from_secs(1));
     model.take(Update::Sample(sample(1000), Duration::ZERO));
     model.take(Update::Sample(sample(1200), Duration::from_secs(1)));
     let rows: Vec<_> = NAMES
@@ -93,6 +96,24 @@ script                          count   req/s  ▼total   median      p95   erro
         lines[23],
         "q end  ? help  Enter open  <> sort  r turn  / filter  p pause  +- pace  1-7 view"
     );
+}
+
+#[test]
+fn rates_stand_still_in_a_pause_and_are_between_two_polls_after_it() {
+    let mut model = model();
+    let rate = |model: &mut Model| {
+        let line = text(&drawn(model, 80, 24, true)).swap_remove(1);
+        line.split_once(" req/s").unwrap().0.to_owned()
+    };
+    press(&mut model, 'p');
+    for requests in [1500, 1800] {
+        model.take(Update::Sample(sample(requests), Duration::from_secs(1)));
+        assert_eq!(rate(&mut model), "last 1.00 s: 200");
+    }
+    press(&mut model, 'p');
+    assert_eq!(rate(&mut model), "last 1.00 s: 300");
+    model.take(Update::Sample(sample(2600), Duration::from_secs(2)));
+    assert_eq!(rate(&mut model), "last 2.00 s: 400");
 }
 
 #[test]
