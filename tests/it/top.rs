@@ -161,6 +161,20 @@ fn it_ends_with_its_terminal() {
 }
 
 #[test]
+#[cfg(feature = "sql")]
+fn the_chart_names_the_step_that_the_daemon_has() {
+    let folder = tempfile::tempdir().unwrap();
+    let history = format!("history.dir={}", folder.path().display());
+    let here = Here::start(&[&history, "history.free_min=0"]);
+    let mut screen = Screen::start(top(&here.site, &[]), 140, 30);
+    // The time before its start comes from the history.
+    screen.await_text("by the minute: req/s");
+    screen.press("q");
+    assert_eq!(screen.end().code(), Some(0));
+    here.stop();
+}
+
+#[test]
 fn one_finds_the_timers_of_a_slow_request_and_leaves_the_terminal_as_it_was() {
     let here = Here::start(&[]);
     fill(&here.site);

@@ -154,12 +154,13 @@ impl Poller {
         Self { client, info: None, in_memory: None }
     }
 
-    /// The daemon's history of a metric in steps of so many seconds; empty if it keeps none.
-    fn past(&self, metric: &str, step: u64) -> Vec<Option<f64>> {
-        let from = unix_secs().saturating_sub((step * PAST_POINTS).min(3_600));
+    /// The daemon's history of a metric, and the seconds of its steps: the daemon may have longer
+    /// ones only. Empty if it keeps none.
+    fn past(&self, metric: &str, from: u64, step: u64) -> (Vec<Option<f64>>, u64) {
         let path = format!("/api/v1/reports/info/series?metric={metric}&from={from}&step={step}");
-        let Ok(answer) = self.client.get(&path) else { return Vec::new() };
-        answer["points"].as_array().into_iter().flatten().map(Json::as_f64).collect()
+        let answer = self.client.get(&path).unwrap_or_default();
+        let points = answer["points"].as_array().into_iter().flatten().map(Json::as_f64);
+        (points.collect(), answer["step"].as_u64().unwrap_or(step))
     }
 
     /// Fetches the counters, and the last minutes.
@@ -169,14 +170,11 @@ impl Poller {
     pub fn sample(&mut self, interval: Duration) -> Result<Sample, ClientError> {
         let status = self.client.get("/api/v1/status")?;
         self.in_memory = status["request_rows"].as_u64();
-        let step_secs = interval.as_secs().clamp(1, 3_600);
-        Ok(Sample {
-            status,
-            requests: self.past("req_per_sec", step_secs),
-            latency: self.past("p95", step_secs),
-            step_secs,
-            unix_secs: unix_secs(),
-        })
+        let (step, unix_secs) = (interval.as_secs().clamp(1, 3_600), unix_secs());
+        let from = unix_secs.saturating_sub((step * PAST_POINTS).min(3_600));
+        let (requests, step) = self.past("req_per_sec", from, step);
+        let (latency, step_secs) = self.past("p95", from, step);
+        Ok(Sample { status, requests, latency, step_secs: step.max(step_secs), unix_secs })
     }
 
     /// Fetches the content of a view.
