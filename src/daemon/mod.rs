@@ -11,7 +11,6 @@
 //! ring, then history is written, then the front ends end, then the snapshot is written. A panic on
 //! one of these threads ends the process (`threads`).
 
-use std::borrow::Cow;
 use std::iter;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -131,11 +130,8 @@ impl Daemon {
         let otlps = otlp::open(config)?;
         let squids = squid::open(config)?;
         // After the sockets: a second daemon with the same configuration should fail on its port.
-        let mut config = Cow::Borrowed(config);
-        let made = startup::missing_folders(&config);
-        let (state, no_room) =
-            startup::open_state(&mut config, &*clock, &mut definitions, &defaults)?;
-        let config = &*config;
+        let made = startup::missing_folders(config);
+        let state = startup::open_state(config, &*clock, &mut definitions, &defaults)?;
         if !config.alerts.is_empty() || !config.slos.is_empty() {
             definitions.add_alerts(!config.slos.is_empty());
         }
@@ -181,7 +177,9 @@ impl Daemon {
         }
         let receivers = Receivers::start(config, sockets, squids, &counters, &clock, &hasher)?;
 
-        let snapshots = dir.map(|dir| Snapshots::new(dir, config.state.snapshot_period));
+        let snapshots = dir.zip(state.as_ref());
+        let snapshots =
+            snapshots.map(|(dir, state)| Snapshots::new(dir, state, config.state.snapshot_period));
         if let Some(snapshots) = &snapshots {
             snapshots.check();
         }
@@ -223,7 +221,7 @@ impl Daemon {
             rule_counters: Arc::clone(&rule_counters),
             snapshots: snapshots.clone(),
             stored_until,
-            nothing_kept: no_room.or_else(|| startup::nothing_kept(config)),
+            nothing_kept: startup::nothing_kept(config),
             ..Status::bare(counters.clone(), receivers.ring)
         });
         let certificates = Arc::clone(&status.certificates);
@@ -303,16 +301,25 @@ impl Daemon {
                 history: to_cut,
             })
         });
+        let mark = {
+            let kept = kept_in(config).map(Path::to_owned).zip(end.cloned());
+            let (catalog, clock) = (Arc::clone(&catalog), Arc::clone(&clock));
+            move || {
+                let kept = kept.as_ref().filter(|(dir, _)| dir.is_dir() && folder::is_made(dir));
+                let mut mark = catalog.mark.lock();
+                if let (Some((dir, end)), None) = (kept, &*mark) {
+                    let (lost, now_ms) = (catalog.missing_spans(), clock.unix_ms());
+                    *mark = Some(RunningMark::set(dir, end, &lost, now_ms));
+                }
+            }
+        };
         let snapshot_thread = snapshot_writer.clone().map(|writer| {
-            Worker::start("snapshot", "the snapshot thread", move |stop| writer.run(stop))
+            let (what, mark) = ("the snapshot thread", mark.clone());
+            Worker::start("snapshot", what, move |stop| writer.run(stop, mark))
         });
         let cannot_keep = !catalog.cannot_keep().is_empty();
         startup::log_ready(config, &receivers.addresses, &frontends, cannot_keep, made);
-        if let Some((dir, end)) = kept_in(config).filter(|dir| dir.is_dir()).zip(end) {
-            let mut mark = catalog.mark.lock();
-            let (lost, now_ms) = (catalog.missing_spans(), clock.unix_ms());
-            *mark = Some(RunningMark::set(dir, end, &lost, now_ms));
-        }
+        mark();
         Ok(Self {
             udp: receivers.addresses,
             catalog,

@@ -3,7 +3,6 @@
 //!
 //! Called by [`Daemon::start`](super::Daemon::start), on its thread, before anything is received.
 
-use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -310,30 +309,18 @@ pub(super) fn begin(
     Ok((series, metrics, reader, Box::new(take)))
 }
 
-/// Opens `state.dir`, if configured, and adds the reports kept there and those of sources. Takes it
-/// out of the configuration, and returns the reason, if the disk has no room for it: what is received
-/// must not wait for that.
+/// Opens `state.dir`, if configured, and adds the reports kept there and those of sources.
 pub(super) fn open_state(
-    config: &mut Cow<'_, Config>,
+    config: &Config,
     clock: &dyn Clock,
     definitions: &mut Definitions,
     defaults: &Defaults,
-) -> Result<(Option<State>, Option<String>), StateError> {
-    let opened = config.state.dir.as_ref().map(|dir| State::open(dir, clock.unix_secs()));
-    let no_room = opened.as_ref().and_then(|it| it.as_ref().err()).filter(|it| it.is_full());
-    let no_room = no_room.zip(config.state.dir.as_ref()).map(|(error, dir)| {
-        let error = error.advised(dir);
-        format!("what is made at run time, and live data, are kept in memory, and a restart loses them: {error}")
-    });
-    if let Some(why) = &no_room {
-        error!("{why}");
-        config.to_mut().state.dir = None;
-    }
-    let Some((state, dir)) = opened.zip(config.state.dir.as_ref()) else {
+) -> Result<Option<State>, StateError> {
+    let Some(dir) = &config.state.dir else {
         definitions.add_others(config, (&[], Vec::new()), defaults);
-        return Ok((None, no_room));
+        return Ok(None);
     };
-    let state = state?;
+    let state = State::open(dir, clock.unix_secs())?;
     let saved = (state.reports(), state.dropped().to_vec());
     for (report, reason) in definitions.add_others(config, saved, defaults) {
         warn!(
@@ -345,7 +332,7 @@ pub(super) fn open_state(
     }
     let reports = state.reports().len();
     debug!(dir = %dir.display(), reports, "Keeping the reports that are made at run time.");
-    Ok((Some(state), None))
+    Ok(Some(state))
 }
 
 /// Opens the annotations in `state.dir`, or in `history.dir`; without either, or if the latter

@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 use tracing::error;
 
 use super::files;
-use super::folder::{Setting, StateError};
+use super::folder::{self, Setting, StateError};
 use crate::instruments::MeasuredWrite;
 
 /// The format version of the files; a daemon reads this one and the older ones that it names (none
@@ -94,6 +94,9 @@ impl Document {
             true => Err(io::Error::other(
                 "a corrupt file of that name could not be set aside when the daemon started; move it away and restart",
             )),
+            false if self.path.parent().is_some_and(|dir| !folder::is_made(dir)) => Err(
+                io::Error::other("the folder could not be made yet; that is tried every 5 seconds"),
+            ),
             false => files::replace(&self.path, write),
         };
         written.map_err(self.setting.failed("write", &self.path))

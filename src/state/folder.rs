@@ -1,11 +1,13 @@
 //! Folders that belong to one daemon: found, created when missing, and locked while open.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use thiserror::Error;
 use tracing::warn;
 
@@ -90,6 +92,16 @@ pub enum StateError {
         /// Bytes needed.
         needed: u64,
     },
+}
+
+/// The cause, for who says the rest.
+impl From<StateError> for io::Error {
+    fn from(error: StateError) -> Self {
+        match error {
+            StateError::Io { source, .. } => source,
+            error => Self::other(error),
+        }
+    }
 }
 
 impl StateError {
@@ -290,6 +302,15 @@ fn has_room(setting: Setting, path: &Path, needed: u64) -> Result<u64, StateErro
     }
 }
 
+/// Folders that could not be made when they were opened. Until they are, one that is there is
+/// another daemon's.
+static NOT_MADE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+
+/// Whether a folder was there when it was opened, or has been made.
+pub(crate) fn is_made(dir: &Path) -> bool {
+    !NOT_MADE.lock().contains(dir)
+}
+
 /// A folder, locked until drop.
 #[derive(Debug)]
 pub struct LockedFolder {
@@ -307,7 +328,10 @@ impl LockedFolder {
     /// Fails if it is not a folder, belongs to another daemon, or cannot be created or opened.
     pub(crate) fn open(setting: Setting, path: &Path) -> Result<Self, StateError> {
         if find(setting, path)? != Folder::Present {
-            files::create_folder(path, files::FOLDER_MODE).map_err(setting.failed(MAKE, path))?;
+            files::create_folder(path, files::FOLDER_MODE).map_err(|error| {
+                NOT_MADE.lock().insert(path.into());
+                setting.failed(MAKE, path)(error)
+            })?;
         }
         let file = File::open(path).map_err(setting.failed("open", path))?;
         match file.try_lock() {
@@ -320,6 +344,7 @@ impl LockedFolder {
                 %error, dir = %path.display(), "Cannot lock {}: make sure that no other daemon uses it.", setting.key
             ),
         }
+        NOT_MADE.lock().remove(path);
         Ok(Self { setting, path: path.into(), file })
     }
 

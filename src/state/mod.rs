@@ -36,7 +36,9 @@ pub mod snapshot_writer;
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value as Json};
 
@@ -59,25 +61,31 @@ struct Contents {
     dropped: Vec<String>,
 }
 
-/// The locked folder of one daemon, and the content of its file.
+/// The folder of one daemon, locked, and the content of its file.
 #[derive(Debug)]
 pub struct State {
-    _locked: LockedFolder,
+    /// `None` until the disk has room for it; [`snapshot_writer`] tries.
+    folder: Arc<Mutex<Option<LockedFolder>>>,
     file: Document,
     contents: Contents,
 }
 
 impl State {
     /// Opens a folder, creates it if missing, locks it and reads its file. A corrupt file is set
-    /// aside and logged. `unix_secs` is the wall clock's time.
+    /// aside and logged. `unix_secs` is the wall clock's time. A disk without room for the folder is
+    /// no error: what is received must not wait for that.
     ///
     /// # Errors
     /// Fails if it is not a folder, belongs to another daemon, or something in it cannot be read.
     pub(crate) fn open(path: &Path, unix_secs: u32) -> Result<Self, StateError> {
-        let _locked = LockedFolder::open(STATE, path)?;
+        let locked = match LockedFolder::open(STATE, path) {
+            Err(error) if error.is_full() => None,
+            locked => Some(locked?),
+        };
         let what = "the reports that were made at run time";
         let (file, contents) = Document::open(STATE, path, LIST, what, unix_secs)?;
-        Ok(Self { _locked, file, contents: contents.unwrap_or_default() })
+        let folder = Arc::new(Mutex::new(locked));
+        Ok(Self { folder, file, contents: contents.unwrap_or_default() })
     }
 
     /// The definitions, oldest first, as they were sent. An entry may be any JSON: somebody may

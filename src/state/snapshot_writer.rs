@@ -16,7 +16,7 @@
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Seek as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -24,9 +24,9 @@ use serde::Serialize;
 use tracing::{error, info};
 
 use super::counters::SocketName;
-use super::files;
-use super::folder::{self, STATE};
+use super::folder::{self, LockedFolder, STATE};
 use super::snapshot::{self, Contents, Cut, HistoryFrom, Subject, WriteError, Written};
+use super::{State, StateError, files};
 use crate::clock::Clock;
 use crate::merger::{SharedLive, Turn, reading};
 use crate::profile::Profile;
@@ -178,12 +178,15 @@ pub struct RestoredSnapshot {
 pub struct Snapshots {
     status: Mutex<SnapshotStatus>,
     dir: PathBuf,
+    /// The folder of [`State`], as long as that is open.
+    folder: Weak<Mutex<Option<LockedFolder>>>,
 }
 
 impl Snapshots {
-    /// For snapshots in `dir`, none written yet.
-    pub(crate) fn new(dir: &Path, period: Duration) -> Arc<Self> {
-        let snapshots = Self { dir: dir.to_owned(), ..Self::default() };
+    /// For snapshots in `dir`, which is that of `state`, none written yet.
+    pub(crate) fn new(dir: &Path, state: &State, period: Duration) -> Arc<Self> {
+        let folder = Arc::downgrade(&state.folder);
+        let snapshots = Self { dir: dir.to_owned(), folder, ..Self::default() };
         snapshots.set_period(period);
         Arc::new(snapshots)
     }
@@ -197,10 +200,21 @@ impl Snapshots {
         SnapshotStatus { damaged, ..self.status.lock().clone() }
     }
 
+    /// Makes the folder, and locks it, if the disk had no room for it before.
+    fn make_folder(&self) -> Result<(), StateError> {
+        let Some(folder) = self.folder.upgrade() else { return Ok(()) };
+        let mut folder = folder.lock();
+        if folder.is_none() {
+            *folder = Some(LockedFolder::open(STATE, &self.dir)?);
+        }
+        Ok(())
+    }
+
     /// Checks whether a snapshot can be written, and logs it if not; returns the result.
     pub(crate) fn check(&self) -> bool {
         let needed = self.needed();
-        let found = folder::try_writing(STATE, &self.dir, needed);
+        let made = self.make_folder();
+        let found = made.and_then(|()| folder::try_writing(STATE, &self.dir, needed));
         let free = files::free(&self.dir).unwrap_or_default();
         let mut status = self.status.lock();
         (status.disk_free_bytes, status.disk_needed_bytes) = (free, needed);
@@ -334,8 +348,9 @@ pub enum CutAt {
 }
 
 impl SnapshotWriter {
-    /// Writes a snapshot every period until a stop is requested. Runs on its own thread.
-    pub(crate) fn run(&self, shutdown: &Shutdown) {
+    /// Writes a snapshot every period until a stop is requested. Runs on its own thread. Calls
+    /// `mark` before that, and once the folder can be written again: it may not have been there.
+    pub(crate) fn run(&self, shutdown: &Shutdown, mark: impl Fn()) {
         // Until the first one history goes on in the middle of a minute, which only its latest files
         // tell apart: not for long.
         let is_restored = self.snapshots.status.lock().restored.is_some();
@@ -356,6 +371,9 @@ impl SnapshotWriter {
                 true => (CutAt::Minute, is_first || last.elapsed() + MINUTE > period),
                 false => (CutAt::Now, last.elapsed() >= period),
             };
+            if is_due || is_mended {
+                mark();
+            }
             if !period.is_zero() && (is_due || is_mended) && !shutdown.requested() {
                 is_first = false;
                 // A failure is logged and counted there; the next period tries again.
@@ -433,6 +451,7 @@ impl SnapshotWriter {
         stop: &Shutdown,
         start: &mut Instant,
     ) -> Result<(Written, u64), WriteError> {
+        self.snapshots.make_folder().map_err(io::Error::from)?;
         let subject = Subject {
             live: &self.live,
             profile: self.profile.as_deref(),

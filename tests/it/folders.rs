@@ -275,22 +275,35 @@ fn a_clock_that_was_ahead_is_said_at_the_start() {
     }
 }
 
-/// A new folder on a disk without room: packets are received, and it is said what is not kept.
+/// A new folder on a disk without room: packets are received, and it is said what is not kept; once
+/// there is room, the folder is made and used.
 #[test]
 fn without_room_for_a_new_folder_it_starts_all_the_same() {
-    // One for the folder itself.
-    let Some(place) = SmallDisk::mount("1m,nr_inodes=2") else {
+    // One for the folder of the disk itself.
+    let Some(place) = SmallDisk::mount("1m,nr_inodes=12") else {
         return;
     };
-    std::fs::write(place.path().join("filler"), "").unwrap();
-    let dir = format!("state.dir={}", place.path().join("new").display());
+    let fillers = (0..11).map(|n| place.path().join(format!("filler-{n}")));
+    let fillers: Vec<_> = fillers.inspect(|it| std::fs::write(it, "").unwrap()).collect();
+    let new = place.path().join("new");
+    let dir = format!("state.dir={}", new.display());
     let program = Program::serve(&[&dir]);
     program.site.send([request("web", "shop", "/x")]).assert_accounted();
-    let detail = program.site.get("/readyz").json()["detail"].clone();
-    assert_has!(detail.as_str().unwrap_or_default() => "state.dir", "No space left");
+    let detail = |program: &Program| program.site.get("/readyz").json()["detail"].clone();
+    let said = detail(&program);
+    assert_has!(said.as_str().unwrap_or_default() => "state.dir", "No space left", "make room");
     assert_eq!(program.site.status().count("requests_merged"), 1);
+    let event = || program.site.post("/api/v1/annotations", r#"{"text": "1.2"}"#);
+    assert_has!(event().problem(507) => "cannot write", "the folder could not be made yet");
+    fillers[..9].iter().for_each(|it| std::fs::remove_file(it).unwrap());
+    await_until("there is room", || detail(&program), |said| *said == json!(null));
+    await_until("a kill would be noticed", || new.join("running").exists(), |is| *is);
+    assert_eq!(event().json()["persistent"], true);
     let log = stop(program);
     assert!(log.iter().any(|line| line["level"] == "ERROR"), "{log:?}");
+    let program = Program::serve(&[&dir]);
+    assert_eq!(program.site.status().count("requests_merged"), 1);
+    assert_has!(program.site.get("/api/v1/annotations").body => "1.2");
 }
 
 /// A kill takes neither the live reports, as far as history had them, nor what one knows about it;
