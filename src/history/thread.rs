@@ -8,6 +8,8 @@
 //! flushes through. After a failure rows stay in memory and writing is retried ever less often, and
 //! once the folder seems writable again; new rows get the rest of the memory.
 
+mod attempts;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, SyncSender};
@@ -15,6 +17,7 @@ use std::time::Duration;
 
 use tracing::{error, info, warn};
 
+use self::attempts::{Attempts, PAUSE_MS_MAX};
 use super::dataset::Coverage;
 use super::disk::{Done, StoreError};
 use super::file_names::set_aside;
@@ -33,9 +36,6 @@ use crate::telemetry::reading::{Reading, readings};
 
 /// Longest single sleep, so that a stop is noticed soon.
 const NAP_MAX: Duration = Duration::from_millis(50);
-
-/// Longest pause after a failed attempt, in milliseconds.
-const PAUSE_MS_MAX: u64 = 60_000;
 
 /// Milliseconds after the end of a minute when its last second is certainly in memory.
 const DELIVERED_MS: u64 = 900;
@@ -114,56 +114,6 @@ struct Work {
     is_stopping: bool,
 }
 
-/// Attempts at an action: after failures it is retried ever less often.
-#[derive(Debug, Default)]
-struct Attempts {
-    /// Monotonic milliseconds of the next one.
-    next_ms: u64,
-    pause_ms: u64,
-    /// The error of the last one, if it failed, and its cause.
-    error: Option<(String, String)>,
-}
-
-impl Attempts {
-    /// Records the result of an attempt, and logs it; `others` are the attempts at the other action,
-    /// and `limit` limits the lines about one cause of either. `None`: logs no failure.
-    fn has_ended(
-        &mut self,
-        error: Option<(String, String)>,
-        now_ms: u64,
-        limit: Option<&mut Limit>,
-        others: &Self,
-    ) {
-        self.pause_ms = match &error {
-            None => 0,
-            Some(_) => (self.pause_ms * 2).clamp(1_000, PAUSE_MS_MAX),
-        };
-        self.next_ms = self.next_ms.max(now_ms + self.pause_ms);
-        match (&error, limit) {
-            (Some((error, cause)), Some(limit)) => {
-                let mut before = [&self.error, &others.error].into_iter().flatten();
-                if before.all(|it| it.1 != *cause) {
-                    *limit = Limit::new(PAUSE_MS_MAX);
-                }
-                if let Some(repeated) = limit.pass(now_ms) {
-                    error!(
-                        error,
-                        repeated, "Cannot write history: it stays in memory, and is tried again."
-                    );
-                }
-            }
-            (None, _) if self.recovers(others) => info!("History is written again."),
-            _ => {}
-        }
-        self.error = error;
-    }
-
-    /// Returns whether a success means that nothing fails any more.
-    const fn recovers(&self, others: &Self) -> bool {
-        self.error.is_some() && others.error.is_none()
-    }
-}
-
 impl Writer {
     /// Writes the rows of `history` every `flush_period`, to the store in `dir` that is opened now
     /// or, if that fails, later.
@@ -206,7 +156,7 @@ impl Writer {
                 let is_back = self.work.history.set_on(&store);
                 // The first flush would find that out too, a minute later.
                 let writable = store.attempt(|store| store.make_room(self.work.now()));
-                self.work.has_written(&store, &writable);
+                self.work.has_ended(&store, &writable, true);
                 if is_back && writable.is_ok() {
                     self.work.is_back = true;
                     self.work.flush_ms = 0;
@@ -422,7 +372,7 @@ impl Work {
         }
         drop(stage);
         if has_any || self.writing.error.is_some() {
-            self.has_written(store, &written);
+            self.has_ended(store, &written, true);
         }
         let is_written = written.is_ok();
         if rows.is_some() && is_written {
@@ -435,12 +385,16 @@ impl Work {
         is_written
     }
 
-    fn has_written(&mut self, store: &Store, written: &Done) {
-        let now_ms = self.history.clock().mono_ms();
-        let error = written.as_ref().err().map(|error| error.with_cause(store.dir()));
+    /// Records how a flush has ended, or else maintenance.
+    fn has_ended(&mut self, store: &Store, ended: &Done, is_flush: bool) {
+        let error = ended.as_ref().err().map(|error| error.with_cause(store.dir()));
         let limit = (!self.is_stopping).then_some(&mut self.failures);
-        self.writing.has_ended(error, now_ms, limit, &self.maintenance);
-        self.record_attempt(store, written);
+        let (attempts, others) = match is_flush {
+            true => (&mut self.writing, &self.maintenance),
+            false => (&mut self.maintenance, &self.writing),
+        };
+        attempts.has_ended(error, self.history.clock().mono_ms(), limit, others);
+        self.record_attempt(store, ended);
     }
 
     /// Writes the requests merged last.
@@ -490,11 +444,7 @@ impl Work {
             ended = ended.and(store.expire(now));
         }
         if is_published || is_to_retain || ended.is_err() || self.maintenance.error.is_some() {
-            let now_ms = self.history.clock().mono_ms();
-            let error = ended.as_ref().err().map(|error| error.with_cause(store.dir()));
-            let limit = (!self.is_stopping).then_some(&mut self.failures);
-            self.maintenance.has_ended(error, now_ms, limit, &self.writing);
-            self.record_attempt(store, &ended);
+            self.has_ended(store, &ended, false);
         }
     }
 
