@@ -24,6 +24,7 @@ use tracing::warn;
 pub use self::error::{Misconfigured, StartError};
 use self::frontends::{Frontends, Served};
 use self::history::OpenHistory;
+use self::opened::Opened;
 use self::profile::RunningProfile;
 use self::receivers::Receivers;
 use self::startup::Startup;
@@ -59,6 +60,7 @@ pub mod instruments;
 pub mod malloc;
 pub mod memory_limit;
 pub mod memory_plan;
+mod opened;
 pub(crate) mod otlp;
 mod profile;
 mod receivers;
@@ -113,47 +115,15 @@ impl Daemon {
         clock: Arc<dyn Clock>,
         activated: ActivatedSockets,
     ) -> Result<Self, StartError> {
-        no_history(config)?;
-        if let Some(problem) = config.shipping_refused() {
-            return Err(StartError::Push(problem));
-        }
-        if clock.unix_ms() == 0 {
-            return Err(StartError::Clock);
-        }
-        startup::check_pools(&config.pool)?;
-        instruments::start(&config.instruments);
-        let defaults = defaults(config);
-        let mut definitions = Definitions::new(&config.configured_reports, &defaults)?;
-        let users = Users::load(&config.users, |name| std::env::var_os(name))?;
-        let settings = startup::watched(config, &definitions)?;
-        let sockets = sockets::open_sockets(config, activated.udp)?;
-        let otlps = otlp::open(config)?;
-        let squids = squid::open(config)?;
-        // After the sockets: a second daemon with the same configuration should fail on its port.
-        let made = startup::missing_folders(config);
-        let state = startup::open_state(config, &*clock, &mut definitions, &defaults)?;
-        if !config.alerts.is_empty() || !config.slos.is_empty() {
-            definitions.add_alerts(!config.slos.is_empty());
-        }
-        let rules = alerts::rules(config, &definitions.reports).map_err(alerts::first)?;
-        let alerts = Arc::new(Alerts::new(config, rules));
-        let (releases, releases_file) = releases::open(config, &*clock)?;
-        if let Some(tag) = releases.tag()
-            && !definitions.add_releases(&tag, &defaults)
-        {
-            drop(releases.watch(""));
-        }
-        // The addresses of the front ends too: one in use aborts the start before anything is
-        // received.
-        let http = sockets::open_front("http", config.http.listen, activated.http)?;
-        let mysql = sockets::open_front("mysql", config.mysql.listen, activated.mysql)?;
+        let opened = Opened::open(config, &*clock, activated)?;
+        let (sockets, otlps, squids) = (opened.sockets, opened.otlps, opened.squids);
         startup::log_start(config, &sockets);
 
         let dir = config.state.dir.as_deref();
         let mut last_end = kept_in(config).map(LastEnd::of);
         let previous = dir.and_then(|dir| SnapshotFile::open(dir, clock.unix_secs()));
         let clock = startup::continued(clock, previous.as_ref());
-        let users = Arc::new(UserStore::new(users, Arc::clone(&clock)));
+        let users = Arc::new(UserStore::new(opened.users, Arc::clone(&clock)));
         let annotations = startup::open_annotations(config, &*clock)?;
         let hasher = Hasher::new();
         let counters = Counters {
@@ -177,7 +147,7 @@ impl Daemon {
         }
         let receivers = Receivers::start(config, sockets, squids, &counters, &clock, &hasher)?;
 
-        let snapshots = dir.zip(state.as_ref());
+        let snapshots = dir.zip(opened.state.as_ref());
         let snapshots =
             snapshots.map(|(dir, state)| Snapshots::new(dir, state, config.state.snapshot_period));
         if let Some(snapshots) = &snapshots {
@@ -188,7 +158,7 @@ impl Daemon {
             config,
             hasher: &hasher,
             clock: &*clock,
-            reports: definitions.reports,
+            reports: opened.definitions.reports,
             squids: &counters.squids,
             profile: samples.as_deref(),
         };
@@ -229,19 +199,20 @@ impl Daemon {
         let catalog = Catalog::new(
             Arc::clone(&live),
             Arc::clone(&clock),
-            defaults,
+            opened.defaults,
             config.pool.request_pool_size > 0,
             status,
             Arc::clone(&pulse),
         );
         live.write().deltas.followed = followed;
         let to_cut = history.to_cut();
-        let followers = (&alerts, &releases);
+        let (alerts, followers) = (&opened.alerts, (&opened.alerts, &opened.releases.0));
         let (series, metrics, deltas, take) =
-            startup::begin(settings, config, &mut live.write(), &*clock, rollup, followers)?;
+            startup::begin(opened.watch, config, &mut live.write(), &*clock, rollup, followers)?;
         let metrics = metrics.without(Arc::clone(&counters.unscraped));
         let catalog = history.attach_to(catalog, config, &rule_counters, refill);
-        let mut catalog = catalog.keeping(definitions.tables, annotations, followers, state);
+        let mut catalog =
+            catalog.keeping(opened.definitions.tables, annotations, followers, opened.state);
         if let Some(push) = metrics.push() {
             catalog.status.pushing = Arc::clone(&push.troubles);
         }
@@ -252,25 +223,18 @@ impl Daemon {
             users: &users,
             series,
             metrics: metrics.clone(),
-            alerts: &alerts,
+            alerts,
             engine: sql::engine(config, &catalog)?,
             counters: &counters,
         };
         instruments::set_pools(pools, &served);
-        let frontends = Frontends::start(&served, (http, mysql), otlps)?;
+        let frontends = Frontends::start(&served, (opened.http, opened.mysql), otlps)?;
         let _set_once = certificates.set(frontends.certificates.clone());
-        let alert_threads = alerts::start(&alerts, config, &clock, &catalog)?;
+        let alert_threads = alerts::start(alerts, config, &clock, &catalog)?;
         let mut writing: Vec<Worker> =
-            releases::start(config, releases_file, &catalog)?.into_iter().collect();
-        let pusher = metrics.push().map(|push| {
-            let (catalog, of_metrics) = (Arc::clone(&catalog), metrics.clone());
-            let own_numbers = move || [catalog.status_groups(), of_metrics.status()].concat();
-            push.pusher(config, &clock, &live, (Box::new(own_numbers), receivers.before))
-        });
-        let push_thread = pusher.map(|pusher| {
-            let run = move |stop: &Shutdown| pusher.run(stop);
-            Worker::start("otlp-push", "the thread that pushes metrics and spans", run)
-        });
+            releases::start(config, opened.releases.1, &catalog)?.into_iter().collect();
+        let push_thread =
+            otlp::start_push(config, &metrics, &catalog, (&clock, &live), receivers.before)?;
         let merger = Merger {
             consumer: receivers.consumer,
             live: Arc::clone(&live),
@@ -283,11 +247,8 @@ impl Daemon {
         let run = move |stop: &Shutdown| deltas.run(stop, take);
         let series = Worker::start_nice("series", "the series thread", 5, run);
         let mut counting = vec![merge?, series?];
-        let losses = LossLog::new(counters.clone());
-        let watched = (Arc::clone(&users), Arc::clone(&clock));
-        let run = move |stop: &Shutdown| watch(losses, &watched.0, &*watched.1, stop);
-        counting.push(Worker::start("watch", "the thread that logs losses", run)?);
-        counting.extend(push_thread.transpose()?);
+        counting.push(watch(LossLog::new(counters.clone()), &users, &clock)?);
+        counting.extend(push_thread);
         writing.extend(history.start(&catalog)?);
         let snapshot_writer = snapshots.map(|snapshots| {
             Arc::new(SnapshotWriter {
@@ -318,7 +279,7 @@ impl Daemon {
             Worker::start("snapshot", what, move |stop| writer.run(stop, mark))
         });
         let cannot_keep = !catalog.cannot_keep().is_empty();
-        startup::log_ready(config, &receivers.addresses, &frontends, cannot_keep, made);
+        startup::log_ready(config, &receivers.addresses, &frontends, cannot_keep, opened.made);
         mark();
         Ok(Self {
             udp: receivers.addresses,
@@ -330,7 +291,7 @@ impl Daemon {
             counting,
             snapshot_thread: snapshot_thread.transpose()?,
             snapshot_writer,
-            alerts,
+            alerts: opened.alerts,
             alert_threads: Mutex::new(alert_threads),
             writing,
             clock,
@@ -415,16 +376,23 @@ impl Drop for Daemon {
 /// How often the log is told of losses and failed logins, if there is a line due.
 const WATCH_PERIOD: Duration = Duration::from_millis(200);
 
-/// Logs losses and failed logins that are due.
-fn watch(mut losses: LossLog, users: &UserStore, clock: &dyn Clock, stop: &Shutdown) {
-    while !stop.requested() {
-        let now_ms = clock.mono_ms();
-        losses.look(now_ms);
-        users.log_failures(now_ms);
-        std::thread::sleep(WATCH_PERIOD);
-    }
-    losses.tell();
-    users.log_failures(u64::MAX);
+/// Starts the thread that logs losses and failed logins once they are due.
+fn watch(
+    mut losses: LossLog,
+    users: &Arc<UserStore>,
+    clock: &Arc<dyn Clock>,
+) -> Result<Worker, StartError> {
+    let (users, clock) = (Arc::clone(users), Arc::clone(clock));
+    Worker::start("watch", "the thread that logs losses", move |stop: &Shutdown| {
+        while !stop.requested() {
+            let now_ms = clock.mono_ms();
+            losses.look(now_ms);
+            users.log_failures(now_ms);
+            std::thread::sleep(WATCH_PERIOD);
+        }
+        losses.tell();
+        users.log_failures(u64::MAX);
+    })
 }
 
 /// Checks the reports, secrets and certificates that a configuration names, and that `state.dir`
