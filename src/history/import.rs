@@ -19,8 +19,10 @@
 //! if it has grown, or if the last import was broken off.
 //!
 //! **Coverage.** A log covers the time from each line to the next, unless that is more than an
-//! hour. In a minute that was covered before, by the daemon or another log, only the seconds
-//! missing to 60 are added.
+//! hour. Its end is not the end of traffic: what follows its last line is covered for the mean gap
+//! between seconds with lines, within the minute. So is what follows a piece, of which the answer
+//! says where it ends: the next one goes on from there. In a minute that was covered before, by the
+//! daemon or another log, only the seconds missing to 60 are added.
 //!
 //! **Bounds.** [`BYTES`] for a piece, while it is taken.
 
@@ -138,8 +140,7 @@ impl Importer {
             source: Arc::clone(&source),
         };
         if let Some(bytes) = self.known(lines)? {
-            let covered_to = piece::ended(&lines[..bytes]).pop().or(covered_to);
-            return Ok(result(Piece { bytes, covered_to, ..Piece::default() }, true));
+            return Ok(result(Piece::known(&lines[..bytes], covered_to), true));
         }
         let ingest = &self.config.ingest;
         let limits = TextLimits::new(ingest.text_bytes_max, ingest.script_name_bytes_max);

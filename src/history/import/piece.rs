@@ -1,6 +1,7 @@
 //! Splits a piece of a log into records by minute, and computes the time that it covers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 
 use crate::history::Resolution;
 use crate::input::record::Record;
@@ -19,8 +20,9 @@ const ROWS_MAX: usize = 400_000;
 const MINUTE_ROWS: usize = 2;
 /// Longest time between lines during which Squid counts as running.
 const GAP_SECS: u64 = 3_600;
-/// How much earlier than the line before it one may be in one log; otherwise another log begins.
-const DISORDER_SECS: u64 = 60;
+/// How much earlier than the covered time ends a line may be in one log; otherwise another log
+/// begins. The covered time ends up to a minute after the line before.
+const DISORDER_SECS: u64 = 120;
 /// How far ahead Squid's clock may be.
 const AHEAD_SECS: u64 = 300;
 
@@ -43,6 +45,8 @@ pub(crate) struct Piece {
     pub(crate) covered_to: Option<u64>,
     /// Seconds covered by minute.
     pub(crate) covered: BTreeMap<u64, u64>,
+    /// Of the log that goes on: seconds between those that have lines, and the number of gaps.
+    gaps: Option<(u64, u64)>,
 }
 
 impl Piece {
@@ -87,7 +91,16 @@ impl Piece {
                 break;
             }
         }
+        piece.end();
         decoder.publish();
+        piece
+    }
+
+    /// The piece of these lines, which was imported before: only its length, and what it covers.
+    pub(super) fn known(lines: &[u8], covered_to: Option<u64>) -> Self {
+        let mut piece = Self { bytes: lines.len(), covered_to, ..Self::default() };
+        ended(lines).into_iter().for_each(|secs| piece.cover(secs));
+        piece.end();
         piece
     }
 
@@ -96,13 +109,31 @@ impl Piece {
         // Otherwise the log has a gap, or goes back. What two logs cover both is limited to the
         // seconds of a minute when it is counted.
         let goes_on = |to: &u64| (to.saturating_sub(DISORDER_SECS)..=to + GAP_SECS).contains(&secs);
-        let from = self.covered_to.filter(goes_on).unwrap_or(secs);
+        let from = self.covered_to.filter(goes_on).unwrap_or_else(|| {
+            self.end();
+            secs
+        });
         let to = secs + 1;
         if from < to {
-            self.covered_to = Some(to);
-            for (minute, secs) in Resolution::Minute.split(from..to) {
-                *self.covered.entry(minute).or_default() += secs;
-            }
+            let more = |(secs, count)| (secs + to - from, count + 1);
+            self.gaps = Some(self.gaps.map_or((0, 0), more));
+            self.cover_span(from..to);
+        }
+    }
+
+    /// Adds the time after the last line of a log: the mean gap, within the minute.
+    fn end(&mut self) {
+        let (Some((secs, count @ 1..)), Some(from)) = (self.gaps.take(), self.covered_to) else {
+            return;
+        };
+        let minute_end = from.next_multiple_of(Resolution::Minute.secs());
+        self.cover_span(from..minute_end.min(from - 1 + secs.div_ceil(count)));
+    }
+
+    fn cover_span(&mut self, span: Range<u64>) {
+        self.covered_to = Some(span.end);
+        for (minute, secs) in Resolution::Minute.split(span) {
+            *self.covered.entry(minute).or_default() += secs;
         }
     }
 }
@@ -139,7 +170,7 @@ mod tests {
             piece.cover(start + 60 * minute);
         }
         let covered = piece.covered.values().map(|secs| *secs.min(&60));
-        assert_eq!(covered.sum::<u64>(), 49 * 60 + 1);
+        assert_eq!(covered.sum::<u64>(), 50 * 60);
         // Lines in the order in which requests began, not ended.
         let mut piece = Piece::default();
         for secs in [100, 160, 130, 161] {
@@ -148,20 +179,50 @@ mod tests {
         assert_eq!(piece.covered.values().sum::<u64>(), 62);
     }
 
+    fn line(secs: u64) -> String {
+        format!("{secs}.000 5 ::1 TCP_MISS/200 9 GET http://a/ - NONE/- -\n")
+    }
+
+    fn decoded(log: &str, reports: usize, covered_to: Option<u64>) -> Piece {
+        let config = Config::from_toml("pinbad.toml", "[[squid]]\nlisten = 'udp://127.0.0.1:0'\n");
+        let source = Source::new(config.unwrap().squids[0].clone());
+        let (limits, hasher) = (TextLimits::default(), Hasher::with_seed(1));
+        let rules = NameRules::new(&[], hasher.clone(), Arc::default());
+        let decoder = Decoder::new(source, limits, hasher, rules).of_the_past();
+        Piece::decode(log.as_bytes(), decoder, reports, (0, 1 << 40), covered_to)
+    }
+
+    /// Every minute of a steady log has the same rate, also the last one, which ends in its first
+    /// second, whether it grows, comes in pieces, or stops for hours.
+    #[test]
+    fn a_log_covers_the_mean_gap_after_its_last_line() {
+        let start = 1_000_000 / 3_600 * 3_600;
+        let log = |lines: Range<u64>| lines.map(|at| line(start + 20 * at)).collect::<String>();
+        let (first, more) = (log(0..31), log(31..61));
+        let piece = decoded(&first, 1, None);
+        let covered: Vec<u64> = piece.covered.values().copied().collect();
+        assert_eq!(covered, [60, 60, 60, 60, 60, 60, 60, 60, 60, 60, 20]);
+        assert_eq!(piece.covered_to, Some(start + 620));
+        let known = Piece::known(first.as_bytes(), None);
+        assert_eq!((known.bytes, known.covered_to), (first.len(), piece.covered_to));
+        let next = decoded(&more, 1, piece.covered_to);
+        let covered = piece.covered.values().chain(next.covered.values());
+        assert_eq!((covered.sum::<u64>(), next.covered_to), (61 * 20, Some(start + 61 * 20)));
+        let stopped = decoded(&(first + &log(1_000..1_031)), 1, None);
+        assert_eq!(stopped.covered.values().sum::<u64>(), 2 * 620);
+        // Not further than the minute; a single line says nothing.
+        let rare = [start, start + 900].map(line).concat();
+        assert_eq!(decoded(&rare, 1, None).covered_to, Some(start + 960));
+        assert_eq!(decoded(&line(start), 1, None).covered_to, Some(start + 1));
+    }
+
     /// A piece ends before its rows are too many, also if its lines are few and far apart.
     #[test]
     fn a_piece_has_as_many_lines_as_its_rows_fit() {
-        let config = Config::from_toml("pinbad.toml", "[[squid]]\nlisten = 'udp://127.0.0.1:0'\n");
-        let source = Source::new(config.unwrap().squids[0].clone());
-        let line =
-            |at: u64| format!("{}.000 5 ::1 TCP_MISS/200 9 GET http://a/ - NONE/- -\n", at * 1_800);
-        let log: String = (0..5_000).map(|at| line(1_000_000 + at)).collect();
+        let log: String = (1_000_000..1_005_000).map(|at| line(at * 1_800)).collect();
         let lines_taken = |reports| {
-            let (limits, hasher) = (TextLimits::default(), Hasher::with_seed(1));
-            let rules = NameRules::new(&[], hasher.clone(), Arc::default());
-            let decoder = Decoder::new(Arc::clone(&source), limits, hasher, rules).of_the_past();
-            let piece = Piece::decode(log.as_bytes(), decoder, reports, (0, 1 << 40), None);
-            assert_eq!(piece.bytes % line(1_000_000).len(), 0);
+            let piece = decoded(&log, reports, None);
+            assert_eq!(piece.bytes % line(1_800_000_000).len(), 0);
             piece.requests
         };
         assert_eq!(lines_taken(1), HOURS_MAX as u64 * 2 - 1);
