@@ -118,6 +118,13 @@ impl Metric {
         };
         let events = match (per, span.definition.level) {
             (Per::All, _) => return Some(sum),
+            (Per::Second, level)
+                if measures[0].is_rusage()
+                    && totals.unmeasured > 0
+                    && totals.measured(level) == 0 =>
+            {
+                return None;
+            }
             (Per::Second, _) => return (span.secs > 0).then(|| sum / span.secs as f64),
             (Per::Measured, level) => totals.measured(level) as f64,
             (Per::Event, Level::Timer) => totals.hits as f64,
@@ -240,6 +247,7 @@ mod tests {
         assert_eq!(of("cpu_avg", 0), Some(0.4));
         assert_eq!((of("cpu_avg", 8), of("memory_avg", 8)), (Some(2.0), Some(400.0)));
         assert_eq!((of("cpu_avg", 10), of("memory_avg", 10)), (None, None));
+        assert_eq!((of("cpu_per_sec", 9), of("cpu_per_sec", 10)), (Some(4.0), None));
         assert_eq!((of("time_avg", 10), of("cpu", 10)), (Some(4.0), Some(4.0)));
     }
 

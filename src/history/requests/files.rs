@@ -10,7 +10,7 @@
 //! | | `tags_exact` | UTF8 | NULL, but where `tags` could be read in two ways: as those of timers |
 //! | | `doc_size_bytes`, `mem_peak_usage_bytes`, `memory_footprint_bytes` | INT64 | the table shows KiB |
 //! | | `req_time_us`, `ru_utime_us`, `ru_stime_us` | INT64 | microseconds, exact; the table shows seconds |
-//! | | the last two, and both memories | | NULL: it came as a span, which does not tell |
+//! | | the last two, and both memories | | NULL: it came as a span or from Squid, which do not tell |
 //! | `timer` | `id`, `hit_count` | INT64 | |
 //! | | `value_us`, `ru_utime_us`, `ru_stime_us` | INT64 | microseconds; the last two NULL if it came as a span |
 //! | | `start_us` | INT64 | begin after its request, microseconds; NULL unless it came as a span |

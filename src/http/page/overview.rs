@@ -125,6 +125,7 @@ fn numbers(all: &Ranking, source: &Catalog, time: &Time) -> Markup {
     let cpu = |of: [&str; 2]| of.into_iter().map(|it| all.number(it, 0)).sum::<Option<f64>>();
     let is_there = !all.table().is_empty();
     let cores = is_there.then(|| cpu(["ru_utime_per_sec", "ru_stime_per_sec"])).flatten();
+    let cores = cores.filter(|_| !all.is_unmeasured("ru_utime_per_sec", 0));
     let before = ["ru_utime_per_sec_before", "ru_stime_per_sec_before"];
     let before = cores.and_then(|_| cpu(before)).filter(|it| *it > 0.0);
     let lost = source.status().get("lost").and_then(Json::as_u64).unwrap_or(0);
@@ -132,8 +133,11 @@ fn numbers(all: &Ranking, source: &Catalog, time: &Time) -> Markup {
         p.over { "All requests, " (all.about) }
         dl.facts {
             @if is_there { @for column in &columns { (all.fact(column, 0)) } }
-            @if let Some(cores) = cores {
-                div title="CPU of PHP, user and system, on average" { dt { "CPU" } dd.big { (formatting::number(cores)) " " small { @if cores == 1.0 { "core busy" } @else { "cores busy" } } @if let Some(before) = before { " " (changed(&formatting::change(cores / before - 1.0))) } } }
+            @if is_there {
+                div title="CPU of PHP, user and system, on average" { dt { "CPU" } dd.big { @match cores {
+                    Some(cores) => { (formatting::number(cores)) " " small { @if cores == 1.0 { "core busy" } @else { "cores busy" } } @if let Some(before) = before { " " (changed(&formatting::change(cores / before - 1.0))) } },
+                    None => (formatting::UNKNOWN),
+                } } }
             }
             @if !time.whose.is_fleet() {
                 div title="Packets and requests lost so far" {

@@ -461,6 +461,7 @@ impl Ranking {
             (Show::Any | Show::Text | Show::Prose, _) | (_, None) => {
                 formatting::value(&as_shown(&column.name, value))
             }
+            _ if self.is_unmeasured(&column.name, row) => formatting::value(&Value::Null),
             (how, Some(number)) => html! {
                 @if column.name == self.at_least && number > 0.0 { "\u{2265}\u{a0}" }
                 (how.text_in(column.scale, number))
@@ -490,6 +491,14 @@ impl Ranking {
         let has_fallen = self.change(column, row).is_some_and(|change| change < -CHANGED);
         let fails = self.failing(row) >= FAILING;
         has_fallen.then_some("good").or(fails.then_some("bad"))
+    }
+
+    /// Whether it is a column of CPU times or memory, which none of the row's requests told.
+    pub(super) fn is_unmeasured(&self, column: &str, row: usize) -> bool {
+        let events = self.number(if self.timers { "hit_count" } else { "req_count" }, row);
+        (column.starts_with("ru_") || column.starts_with("memory_"))
+            && events.is_some_and(|all| all > 0.0)
+            && self.number("unmeasured_count", row) >= events
     }
 
     /// A number of a row; `None` if unknown.

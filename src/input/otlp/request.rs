@@ -191,7 +191,7 @@ impl RequestWriter {
             self.counts.reject_request(RejectReason::TooLarge);
             return None;
         };
-        record.is_span();
+        record.is_unmeasured();
         record.write(to);
         self.counts.add_repaired(record.repaired());
         Some(rows)

@@ -288,8 +288,8 @@ impl RecordWriter {
         }
     }
 
-    /// Notes that the finished record came as a span: its CPU times and memory are not known.
-    pub(in crate::input) fn is_span(&mut self) {
+    /// Notes that CPU times and memory of the finished record are not known.
+    pub(in crate::input) fn is_unmeasured(&mut self) {
         self.head.ru_stime = span_start(0.0).into();
     }
 

@@ -115,6 +115,7 @@ impl RequestWriter {
         };
         let known = || Packed::all(&request.activities);
         record.finish(&numbers, received_secs)?;
+        record.is_unmeasured();
         let bytes = record.further(known().count().saturating_mul(size_of::<Packed>()))?;
         let room = sink.reserve(bytes).ok_or(RejectReason::TooLarge)?;
         record.write(room);

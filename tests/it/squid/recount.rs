@@ -228,7 +228,11 @@ fn recount_proxy(site: &Site, lines: &[Vec<u8>]) {
         assert!(is_known("traffic_total") && is_known("req_time_total"), "{row}");
         assert!(!is_known("ru_utime_total") && !is_known("memory_footprint_total"), "{row}");
     }
-    assert_has!(site.get("/reports/squid_codes").body => "<td data-l=\"User cores\"><span class=\"none\">");
+    let dash = "<td data-l=\"User cores\"><span class=\"none\">";
+    for report in ["squid_codes", "report_by_server_name"] {
+        assert_has!(site.get(&format!("/reports/{report}")).body => dash);
+    }
+    assert_has!(site.get("/").body => "<dt>CPU</dt><dd class=\"big\">\u{2013}</dd>");
     let rows = site.rows("squid_bottlenecks_by_code");
     assert_eq!(rows.len(), sets.len(), "{rows:#?}");
     for row in &rows {
