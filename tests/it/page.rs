@@ -562,6 +562,25 @@ fn numbers_agree_with_what_was_sent() {
     here.stop();
 }
 
+/// A step that is not over has no rate yet: 24 requests in its first second would be 24 a second, and
+/// 2.4 later.
+#[test]
+fn a_live_chart_says_nothing_that_it_takes_back() {
+    let (here, clock) = Here::with_manual_clock(&[]);
+    let site = &here.site;
+    site.send((0..24).map(|_| request("web-01", "shop", "/a")));
+    for (ms, said) in [
+        (1_000, "requests: last 5 s 24.0; by 10 s no data yet."),
+        (8_000, "requests: last 5 s 0; by 10 s no data yet."),
+        (1_000, "requests: last 5 s 0; by 10 s between 2.40 and 2.40."),
+    ] {
+        clock.advance_ms(ms);
+        let svg = || site.get("/reports/info/traffic.svg?span=15m").body;
+        await_until(said, svg, |svg| svg.contains(said));
+    }
+    here.stop();
+}
+
 #[test]
 fn charts_have_addresses_of_their_own() {
     let here = Here::start(&[]);
@@ -570,7 +589,7 @@ fn charts_have_addresses_of_their_own() {
     for (target, part) in cases![
         "/reports/info/traffic.svg" => "requests: last 5 s";
         "/reports/info/times.svg?span=1m" => "p95: last 5 s";
-        "/reports/info/errors.svg?span=1h&theme=dark" => "errors: last 5 s 0; by ";
+        "/reports/info/errors.svg?span=1h&theme=dark" => "errors: last 5 s 0; by 20 s ";
         "/reports/report_by_script_name/times.svg?script_name=%2F%3Ca%3E&theme=dark" =>
             "p50: last 5 s 12";
         "/reports/report_by_status/cpu.svg?key.status=200" => "busy: last 5 s";

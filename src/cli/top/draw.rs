@@ -167,6 +167,9 @@ fn past(sample: &Sample, columns: usize) -> Line<'static> {
     let step = format!("{}: ", by(sample.step_secs));
     let half = columns.saturating_sub(2 + width(&step)) / 2;
     let part = |name: &'static str, values: &[Option<f64>], format: fn(f64) -> String, colour| {
+        // The newest step of several seconds may not be over.
+        let unfinished = usize::from(sample.step_secs > 1);
+        let values = &values[..values.len().saturating_sub(unfinished)];
         let now = values.last().copied().flatten();
         let now = now.map_or_else(|| "-".to_owned(), format);
         let blocks = half.saturating_sub(width(name) + 1 + NOW_COLUMNS);

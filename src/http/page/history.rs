@@ -332,7 +332,7 @@ impl<'a> History<'a> {
         };
         let found = self.source.sample_lines(self.report, &question);
         let found = found.map_err(|why| why.to_string())?;
-        Ok(self.drawn_to_now(kinds, found, &[]))
+        Ok(self.drawn_to_now(kinds, found.finished(now), &[]))
     }
 
     /// Charts of the last hour.
@@ -347,7 +347,7 @@ impl<'a> History<'a> {
         let span = (coverage.to.saturating_sub(secs), coverage.to, step);
         let found = self.series.lines(self.report, self.key().as_deref(), metrics, span)?;
         let now = self.series.newest(self.report, self.key().as_deref(), metrics, RECENT_SECS);
-        Ok(self.drawn_to_now(kinds, found, &now.unwrap_or_default()))
+        Ok(self.drawn_to_now(kinds, found.finished(span.1), &now.unwrap_or_default()))
     }
 
     /// Charts of data up to now. `now`: values of the legend if they are not the newest points.

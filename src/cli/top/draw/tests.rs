@@ -31,6 +31,16 @@ fn sample(requests: u64) -> Sample {
     }
 }
 
+#[test]
+fn a_step_that_may_not_be_over_is_not_shown() {
+    let shown = |step_secs| {
+        let requests = vec![Some(2.0), Some(12.0)];
+        let line = past(&Sample { requests, step_secs, ..sample(1_000) }, 80);
+        line.spans[3].content.trim().to_owned()
+    };
+    assert_eq!((shown(1), shown(2)), ("12.0".to_owned(), "2.00".to_owned()));
+}
+
 fn model() -> Model {
     let mut model = Model::new("http://127.0.0.1:30080", None, None, Duration::from_secs(1));
     model.take(Update::Sample(sample(1000), Duration::ZERO));

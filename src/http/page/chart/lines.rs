@@ -150,10 +150,12 @@ impl Chart {
             let name = format!("{}{}", line.name, if line.is_before { " before" } else { "" });
             let least = known(&line.points).fold(f64::INFINITY, f64::min);
             let most = known(&line.points).fold(f64::NEG_INFINITY, f64::max);
-            if least > most {
+            let newest = self.newest(line);
+            let has_points = least <= most;
+            if !has_points && newest.is_none() {
                 return format!("{name}: no data. ");
             }
-            let newest = self.newest(line).unwrap_or(f64::NAN);
+            let newest = newest.unwrap_or(f64::NAN);
             let [newest, least, most] = [newest, least, most].map(|it| self.unit.text(it));
             let word = match (self.is_live, self.over) {
                 (false, _) => "at the end",
@@ -161,7 +163,10 @@ impl Chart {
                 (true, over) => over,
             };
             let by = &self.by[usize::from(line.is_before)];
-            format!("{name}: {word} {newest}; {by} between {least} and {most}. ")
+            match has_points {
+                true => format!("{name}: {word} {newest}; {by} between {least} and {most}. "),
+                false => format!("{name}: {word} {newest}; {by} no data yet. "),
+            }
         };
         self.lines.iter().map(described).collect()
     }

@@ -4,6 +4,14 @@ use crate::query::answer::PastLines;
 use crate::series::Lines;
 
 impl Lines {
+    /// Without the step that is not over at `now`: its rate over the seconds so far would be taken
+    /// back.
+    pub(super) fn finished(mut self, now: u64) -> Self {
+        let steps = now.saturating_sub(self.from) / self.step.max(1);
+        self.points.iter_mut().for_each(|points| points.truncate(steps as usize));
+        self
+    }
+
     /// The same in finer steps, if they divide its own, by repeating points. Where counting began or
     /// ended within a step, of which `covered_secs` were counted, only as far as it went.
     pub(super) fn refined(self, step: u64, covered_secs: &[u64]) -> Self {
