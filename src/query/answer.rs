@@ -34,6 +34,8 @@ pub struct ReportSummary {
     pub columns: Vec<Column>,
     /// The definition in the native form, as POST accepts it.
     pub definition: serde_json::Value,
+    /// Percentiles from here on, in seconds, are of times that may be any longer.
+    pub open_from: Option<f64>,
     /// The source of its definition.
     pub defined: DefinedBy,
     /// Whether it survives a restart.

@@ -201,6 +201,7 @@ impl Catalog {
             rows: rows as u64,
             columns,
             definition: serde_json::to_value(ReportForm::from(&**definition)).unwrap_or_default(),
+            open_from: definition.buckets.open_from(),
             defined: entry.defined_by.clone(),
             persistent: self.is_persistent(&entry.defined_by),
             partial: Vec::new(),

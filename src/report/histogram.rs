@@ -218,6 +218,17 @@ impl BucketLayout {
         }
     }
 
+    /// Where the bucket of the longest times begins, in seconds, if these may be any longer: of a
+    /// quantile from there on only that is known.
+    pub fn open_from(&self) -> Option<f64> {
+        let last = match self {
+            Self::LogLinear => return None,
+            Self::Linear { size, .. } => size.saturating_sub(1),
+            Self::V2(_) => V2_MAX,
+        };
+        Some(seconds(self.bounds(last).0))
+    }
+
     /// The shortest and the longest time, microseconds, that a bucket may have; the last one of a
     /// layout may have longer ones.
     pub fn ends(&self, bucket: u32) -> (u64, u64) {

@@ -13,7 +13,7 @@ use prost::Message as _;
 use serde_json::json;
 
 use crate::harness::{Here, Program, Sender, Site, await_condition, await_until, connect};
-use crate::packets::request;
+use crate::packets::{packet, request};
 
 /// Names that try to be something else.
 pub(crate) const HOSTILE: [&str; 9] = [
@@ -559,6 +559,25 @@ fn numbers_agree_with_what_was_sent() {
         "{}",
         svg.body
     );
+    here.stop();
+}
+
+/// Of times beyond the last bucket no percentile is known.
+#[test]
+fn percentiles_beyond_the_buckets_are_lower_bounds() {
+    let comment = "v2/request/900/~script/hv=0:50:500,p50,p95/no_filters";
+    let here = Here::start(&[&format!("report=[{{name='v2',comment='{comment}'}}]")]);
+    let times = [("/a", 0.01), ("/a", 0.2), ("/b", 0.5), ("/b", 1.0), ("/b", 1.5)];
+    here.site.send(times.into_iter().map(|(script, secs)| packet(script, 200, secs)));
+    // The p95 and p99 of /a, and all three of /b.
+    let shown = |address: &str| {
+        let page = here.site.get(address).body;
+        (page.matches("\u{2265}\u{a0}50.0 ms").count(), page.contains("or as a mean"))
+    };
+    await_until("all are counted", || shown("/reports/v2"), |shown| *shown == (5, false));
+    assert_eq!(shown("/reports/v2/row?script=%2Fa"), (2, false));
+    // As in SQL.
+    assert_eq!(shown("/reports/v2?view=own"), (0, true));
     here.stop();
 }
 

@@ -14,6 +14,7 @@ use super::frame;
 use super::render::View;
 use super::table::{Head, PROSE, bar};
 use super::time::Time;
+use crate::grammar::percentile::percentile_of_name;
 use crate::http::answer::order::Sort;
 use crate::http::api::reports::lost_remark;
 use crate::http::error::Problem;
@@ -63,6 +64,8 @@ pub(super) struct Ranking {
     is_brief: bool,
     /// The column whose numbers are lower bounds, as the largest of a sample is; "" if none.
     pub(super) at_least: &'static str,
+    /// Percentiles from here on, in seconds, are lower bounds too.
+    open_from: Option<f64>,
     /// Whether, for the past, only rows with the most time are sorted by percentiles, with the
     /// others after them: reading all histograms takes long.
     pub(super) heaviest_only: bool,
@@ -91,9 +94,10 @@ pub(super) fn changed(change: &str) -> Markup {
 
 impl Ranking {
     /// Reads a report in the columns that all reports have.
-    pub(super) fn read(view: &View<'_>, name: &str) -> Result<Self, Problem> {
-        let answer = view.source.report(name, &view.time.question(Some(&PERCENTILES), &[]))?;
-        Ok(Self::native(answer).in_words(view, name))
+    pub(super) fn read(view: &View<'_>, report: &ReportSummary) -> Result<Self, Problem> {
+        let (name, question) = (&report.name, view.time.question(Some(&PERCENTILES), &[]));
+        let native = Self::native(view.source.report(name, &question)?);
+        Ok(Self { open_from: report.open_from, ..native.in_words(view, name) })
     }
 
     /// Reads a report likewise, without the span to compare with.
@@ -166,6 +170,7 @@ impl Ranking {
             about: String::new(),
             is_brief: false,
             at_least: "",
+            open_from: None,
             heaviest_only: false,
         }
     }
@@ -307,7 +312,8 @@ impl Ranking {
     pub(super) fn fit(&mut self, rows: &[usize]) {
         let scale = |column: &Column| {
             let numbers = self.numbers(&column.name);
-            column.show.scale(rows.iter().filter_map(|row| numbers(*row)))
+            let numbers = rows.iter().filter_map(|row| numbers(*row));
+            column.show.scale(numbers.map(|it| self.bound(&column.name, it).unwrap_or(it)))
         };
         let scales: Vec<_> = self.columns.iter().map(scale).collect();
         for (column, scale) in self.columns.iter_mut().zip(scales) {
@@ -430,7 +436,7 @@ impl Ranking {
     fn before(&self, column: &Column, row: usize) -> Markup {
         let before = self.number(&format!("{}_before", column.name), row);
         html! {
-            @if let Some(before) = before.filter(|_| !self.is_brief) { small.was { "was " (column.show.text_in(column.scale, before)) } }
+            @if let Some(before) = before.filter(|_| !self.is_brief) { small.was { "was " (self.text(column, before)) } }
         }
     }
 
@@ -463,8 +469,7 @@ impl Ranking {
             }
             _ if self.is_unmeasured(&column.name, row) => formatting::value(&Value::Null),
             (how, Some(number)) => html! {
-                @if column.name == self.at_least && number > 0.0 { "\u{2265}\u{a0}" }
-                (how.text_in(column.scale, number))
+                (self.text(column, number))
                 @if how == Show::Errors && number > 0.0 { " " small { (formatting::percent(100.0 * self.failing(row))) } }
                 @if let Some(change) = self.change(column, row) {
                     @let before = self.number(&format!("{}_before", column.name), row);
@@ -474,6 +479,22 @@ impl Ranking {
                     })
                 }
             },
+        }
+    }
+
+    /// The lower bound that is all one knows of a percentile.
+    fn bound(&self, column: &str, number: f64) -> Option<f64> {
+        let is_percentile = || column.ends_with("_median") || percentile_of_name(column).is_some();
+        self.open_from.filter(|from| number >= *from && is_percentile())
+    }
+
+    /// A number of a column as shown.
+    fn text(&self, column: &Column, number: f64) -> String {
+        let bound = self.bound(&column.name, number);
+        let text = column.show.text_in(column.scale, bound.unwrap_or(number));
+        match bound.is_some() || column.name == self.at_least && number > 0.0 {
+            true => format!("\u{2265}\u{a0}{text}"),
+            false => text,
         }
     }
 

@@ -32,7 +32,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let own = || Ranking::read_own(view, &report, &keys);
     let (mut ranking, is_own) = match is_own {
         true => (own()?, true),
-        false => match Ranking::read(view, name) {
+        false => match Ranking::read(view, &report) {
             // A table of counters, or the histogram of a row.
             Err(problem) if problem.status == StatusCode::NOT_FOUND => (own()?, true),
             ranking => (ranking?, false),
@@ -76,7 +76,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let main = html! {
         (frame::crumbs(&[(&view.time.link("/reports", []), "Reports")], &visible(name)))
         h1 { (visible(name)) }
-        (about(&report))
+        (about(&report, is_own))
         (filters(path, &params, &report, listing.limit))
         (conditions("Conditions", params.rest(), path, &params))
         div.views {
@@ -98,7 +98,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
 }
 
 /// A description of the report.
-fn about(report: &ReportSummary) -> Markup {
+fn about(report: &ReportSummary, is_own: bool) -> Markup {
     let from = match report.defined {
         DefinedBy::BuiltIn => "",
         DefinedBy::RunTime => "created at ",
@@ -109,7 +109,8 @@ fn about(report: &ReportSummary) -> Markup {
             (visible(&report.kind)) " report, " (from) (report.defined.name())
             @if let Some(comment) = &report.comment { ", COMMENT " code { (visible(comment)) } }
             @if let Some(buckets) = report.definition["histogram"].as_str() {
-                ", times in buckets " code { (visible(buckets)) } ": percentiles of longer ones are unknown, and shown as the limit or as a mean"
+                ", times in buckets " code { (visible(buckets)) }
+                @if is_own { ": percentiles of longer ones are unknown, and shown as the limit or as a mean" }
             }
             @if !report.persistent { ", gone after a restart" }
         }

@@ -97,7 +97,7 @@ impl Row {
         let summary = view.source.listed(view.name())?;
         let mut ranking = match summary.kind == SAMPLES {
             true => Ranking::read_own(view, &summary, &[])?,
-            false => Ranking::read(view, view.name())?.brief(),
+            false => Ranking::read(view, &summary)?.brief(),
         };
         let keys = params.row(&ranking.answer.keys())?;
         let table = ranking.table();

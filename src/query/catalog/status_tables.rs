@@ -43,6 +43,7 @@ impl Catalog {
             rows: self.table_rows(table) as u64,
             columns,
             definition: serde_json::to_value(table.form()).unwrap_or_default(),
+            open_from: None,
             defined: table.defined_by.clone(),
             persistent: self.is_persistent(&table.defined_by),
             partial: Vec::new(),
