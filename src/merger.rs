@@ -455,9 +455,7 @@ impl Merger {
     /// so that readers see counters and rows change together, and a snapshot saves both.
     fn merge_block(&mut self, now_ms: u64) -> bool {
         let mut live = writing(&self.live);
-        let Some(block) = self.consumer.pop() else {
-            return false;
-        };
+        let Some(block) = self.consumer.pop() else { return false };
         let (evicted, overflowed) = (live.pool.rows_evicted(), live.pool.overflowed());
         let (requests, timers) = live.merge(&block.bytes, now_ms);
         let evicted = live.pool.rows_evicted() - evicted;

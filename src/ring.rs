@@ -266,9 +266,7 @@ impl Producer {
     /// Makes pushed records available to the merger. Call it after each batch; does nothing if
     /// nothing was pushed.
     pub fn publish(&mut self) {
-        let Some(block) = self.block.take() else {
-            return;
-        };
+        let Some(block) = self.block.take() else { return };
         self.count_fresh();
         if let Some(mut old) = self.ring.lanes[self.lane].open.force_push(block) {
             // Impossible: only this producer puts blocks there, and it took the last one before it

@@ -49,9 +49,7 @@ impl Password {
     /// Tests whether `response` is the answer of a client that has the password to `salt` under
     /// `mysql_native_password`.
     pub(super) fn answers_native(&self, salt: &[u8], response: &[u8]) -> Choice {
-        let Ok(mut stage1) = <[u8; 20]>::try_from(response) else {
-            return Choice::from(0);
-        };
+        let Ok(mut stage1) = <[u8; 20]>::try_from(response) else { return Choice::from(0) };
         xor(&mut stage1, &sha1(&[salt, &self.native]));
         sha1(&[&stage1]).ct_eq(&self.native)
     }
@@ -59,9 +57,7 @@ impl Password {
     /// Tests the same under `caching_sha2_password`. If only the other hash is known, no answer is
     /// right, and the test takes as long.
     pub(super) fn answers_sha2(&self, salt: &[u8], response: &[u8]) -> Choice {
-        let Ok(mut stage1) = <[u8; 32]>::try_from(response) else {
-            return Choice::from(0);
-        };
+        let Ok(mut stage1) = <[u8; 32]>::try_from(response) else { return Choice::from(0) };
         let known = Choice::from(u8::from(self.sha2.is_some()));
         let kept = self.sha2.unwrap_or_default();
         xor(&mut stage1, &sha256(&[&kept, salt]));

@@ -192,9 +192,7 @@ fn unusable_folders(config: &Config) -> Vec<String> {
         history.map(|dir| (dir, folder::check(HISTORY, dir, free_min))),
     ];
     let wrong = checked.into_iter().flatten().filter_map(|(dir, found)| {
-        let Err(error) = found else {
-            return doctor::folders::unreadable_history(config, dir);
-        };
+        let Err(error) = found else { return doctor::folders::unreadable_history(config, dir) };
         let advice = match &error {
             StateError::InUse { .. } => return None,
             StateError::Io { source, .. } if source.kind() == ErrorKind::PermissionDenied => {

@@ -277,9 +277,7 @@ impl RawConfig {
 
     /// Checks that `state.dir` and `history.dir` differ: each is locked.
     fn check_folders(&mut self, config: &Config) {
-        let (Some(state), Some(history)) = (&config.state.dir, &config.history.dir) else {
-            return;
-        };
+        let (Some(state), Some(history)) = (&config.state.dir, &config.history.dir) else { return };
         let is_same = || Some(state.canonicalize().ok()? == history.canonicalize().ok()?);
         if state == history || is_same() == Some(true) {
             let problem = format!(

@@ -105,9 +105,7 @@ impl Default for Rows {
 impl Rows {
     /// Removes a group.
     fn forget(&mut self, group: u32) {
-        let Some(row) = self.row_of.get_mut(group as usize) else {
-            return;
-        };
+        let Some(row) = self.row_of.get_mut(group as usize) else { return };
         let row = std::mem::replace(row, UNKNOWN);
         if row == OTHER || row >= NONE {
             return;

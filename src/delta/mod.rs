@@ -128,9 +128,7 @@ impl Stream {
         let mut over = self.begin(now_ms, unix_ms);
         self.ended += 1;
         over.reached.second = self.ended;
-        let Some(queue) = &self.queue else {
-            return true;
-        };
+        let Some(queue) = &self.queue else { return true };
         let passed = (now_ms.saturating_sub(over.mono_ms) + 500) / 1000;
         over.secs = passed.max(1);
         // Both clocks agree, unless the wall clock was set.
@@ -218,9 +216,7 @@ impl Reader {
     pub fn poll(&mut self, mut take: impl FnMut(&Second, u64)) {
         loop {
             let next = QUEUE.lock(&self.queue).pop();
-            let Some((mut second, missed)) = next else {
-                return;
-            };
+            let Some((mut second, missed)) = next else { return };
             let mut stage = TAKE_SECOND.begin();
             self.groups.follow(&second.parts);
             let Some(missed) = missed else { continue };

@@ -110,9 +110,7 @@ impl Second {
     /// Passes every row of a report with a gain to `each`, always in the same order.
     pub fn rows(&self, report: &Watched, mut each: impl FnMut(&RowDelta<'_>)) {
         let logs = self.logs(report);
-        let Some((groups, rows)) = self.groups.of(report, &logs) else {
-            return;
-        };
+        let Some((groups, rows)) = self.groups.of(report, &logs) else { return };
         let place = |record: u32| {
             let mut at = record as usize;
             let mut logs = logs.iter().skip_while(|log| {

@@ -113,9 +113,7 @@ pub(super) fn until_revoked(pass: Pass, response: Response) -> Response {
 /// unknown.
 fn credentials(headers: &HeaderMap) -> Option<Credentials> {
     let mut given = headers.get_all(AUTHORIZATION).iter();
-    let (Some(value), None) = (given.next(), given.next()) else {
-        return None;
-    };
+    let (Some(value), None) = (given.next(), given.next()) else { return None };
     let (scheme, rest) = value.to_str().ok()?.split_once(' ')?;
     let rest = rest.trim_matches(' ');
     if scheme.eq_ignore_ascii_case("bearer") {

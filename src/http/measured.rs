@@ -19,9 +19,7 @@ use crate::instruments::{Foreground, Instrument};
 pub(super) fn route(path: &'static str, methods: MethodRouter<Arc<App>>) -> MethodRouter<Arc<App>> {
     let name = if path == "/" { "index" } else { path.trim_matches('/') };
     let instrument = registry().and_then(|it| it.named(format!("statement/http/{name}")));
-    let Some(instrument) = instrument else {
-        return methods;
-    };
+    let Some(instrument) = instrument else { return methods };
     methods.route_layer(from_fn(move |request: Request, next: Next| {
         answer(instrument, path, request, next)
     }))

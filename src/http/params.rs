@@ -139,9 +139,7 @@ impl Params {
         accepted: &str,
         read: impl FnOnce(&str) -> Option<T>,
     ) -> Result<Option<T>, Problem> {
-        let Some(text) = self.text(name) else {
-            return Ok(None);
-        };
+        let Some(text) = self.text(name) else { return Ok(None) };
         read(&text).map(Some).ok_or_else(|| Problem::refused(name, &text, accepted))
     }
 
@@ -182,9 +180,7 @@ impl Params {
         name: &'static str,
         words: &[&'static str],
     ) -> Result<&'static str, Problem> {
-        let Some(text) = self.text(name) else {
-            return Ok(words[0]);
-        };
+        let Some(text) = self.text(name) else { return Ok(words[0]) };
         let found = words.iter().find(|word| **word == text);
         found.copied().ok_or_else(|| {
             let why = format!("{text:?} is not accepted");
@@ -312,9 +308,7 @@ fn unknown<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Problem {
 
 /// Refuses members of a body that no handler has taken; `known` are those that there may be.
 pub(super) fn no_others(members: &Map<String, Json>, known: &[&str]) -> Result<(), Problem> {
-    let Some(name) = members.keys().next() else {
-        return Ok(());
-    };
+    let Some(name) = members.keys().next() else { return Ok(()) };
     Err(Problem::none_of(name, "is unknown", name, known.iter().copied()))
 }
 

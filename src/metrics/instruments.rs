@@ -8,9 +8,7 @@ const INSTRUMENTS: Place = Place::List("instruments", "instrument");
 
 /// Returns them, one group each.
 pub(super) fn groups() -> Vec<Group> {
-    let Some(registry) = registry() else {
-        return Vec::new();
-    };
+    let Some(registry) = registry() else { return Vec::new() };
     let groups = summary::since_start().into_iter().map(|(instrument, totals)| {
         let readings = readings! {
             Counter events = totals.count, "Events of the daemon's own instruments.";

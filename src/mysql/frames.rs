@@ -48,12 +48,8 @@ impl Budget {
 
     /// Adds `bytes` to `share`; false if the budget does not have them.
     pub(super) fn take(&self, share: &mut Share, bytes: usize) -> bool {
-        let Ok(kib) = u32::try_from(bytes.div_ceil(1 << 10)) else {
-            return false;
-        };
-        let Ok(more) = Arc::clone(&self.0).try_acquire_many_owned(kib) else {
-            return false;
-        };
+        let Ok(kib) = u32::try_from(bytes.div_ceil(1 << 10)) else { return false };
+        let Ok(more) = Arc::clone(&self.0).try_acquire_many_owned(kib) else { return false };
         match &mut share.0 {
             Some(held) => held.merge(more),
             None => share.0 = Some(more),

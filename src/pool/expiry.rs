@@ -110,9 +110,7 @@ impl Pool {
         } else {
             self.requests.held_id()
         };
-        let Some(epoch) = self.epochs.pop_before(oldest) else {
-            return false;
-        };
+        let Some(epoch) = self.epochs.pop_before(oldest) else { return false };
         self.let_go(&epoch);
         self.epochs.recycle(epoch);
         true

@@ -63,9 +63,7 @@ impl RepeatedTags {
         sets: impl Iterator<Item = u32>,
         epoch: u64,
     ) {
-        let Some(named) = self.named.get_mut(repeat.number as usize) else {
-            return;
-        };
+        let Some(named) = self.named.get_mut(repeat.number as usize) else { return };
         if named.turn == repeat.turn {
             return;
         }
@@ -80,9 +78,7 @@ impl RepeatedTags {
             texts: postcard::to_allocvec(&texts).unwrap_or_default().into(),
         };
         let room = self.bytes_left + named.bytes();
-        let Some(left) = room.checked_sub(new.bytes()) else {
-            return;
-        };
+        let Some(left) = room.checked_sub(new.bytes()) else { return };
         *named = new;
         self.bytes_left = left;
         self.confirmed.confirm(repeat);

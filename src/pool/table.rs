@@ -68,9 +68,7 @@ impl<E> Table<E> {
 
     /// Removes the entry with this hash and id; returns false if it does not exist.
     pub(crate) fn remove(&mut self, hash: u64, id: u32) -> bool {
-        let Ok(entry) = self.by_hash.find_entry(hash, |&other| other == id) else {
-            return false;
-        };
+        let Ok(entry) = self.by_hash.find_entry(hash, |&other| other == id) else { return false };
         entry.remove();
         self.unused.push(id);
         true

@@ -89,9 +89,7 @@ impl HeatMap {
             passed += count;
             passed * 1_000 > total
         };
-        let Some((lowest, _)) = times.iter().find(is_low) else {
-            return map;
-        };
+        let Some((lowest, _)) = times.iter().find(is_low) else { return map };
         let highest = times.last().map_or(*lowest, |(us, _)| *us);
         let rows = |each: u64| row(highest, each) - row(*lowest, each) + 1;
         let finest = ROWS_A_DOUBLING.iter().position(|each| rows(*each) <= ROWS_MAX);

@@ -164,9 +164,7 @@ impl RawReader {
         let ids = self.ids();
         let end = search.before_id.map_or(ids.end, |id| id.min(ids.end));
         self.walk(search, (ids.start..end).rev(), CHUNK, |matcher, id| {
-            let Some(row) = matcher.find(id) else {
-                return Look::On;
-            };
+            let Some(row) = matcher.find(id) else { return Look::On };
             let pool = matcher.pool;
             found.take(pool, id, &row, search.timers);
             if !found.has_room(search.limit) {

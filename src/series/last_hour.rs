@@ -110,9 +110,7 @@ impl LastHour {
         weight: f64,
         gained: EncodedGain<'_>,
     ) {
-        let Some(report) = self.reports.get_mut(&report) else {
-            return;
-        };
+        let Some(report) = self.reports.get_mut(&report) else { return };
         let row = match report.rows.entry(id) {
             Entry::Occupied(row) => row.into_mut(),
             Entry::Vacant(place) if id != OTHER_ID && weight >= self.weight_min => {

@@ -224,9 +224,7 @@ impl Series {
 
     fn row(&self, report: &str, key: Option<&[String]>) -> Result<(Arc<Watched>, u64), String> {
         let report = self.report(report)?;
-        let Some(key) = key else {
-            return Ok((report, TOTAL_ID));
-        };
+        let Some(key) = key else { return Ok((report, TOTAL_ID)) };
         let (name, keys) = (&report.definition.name, &report.key_names);
         if key.len() != keys.len() {
             return Err(format!(

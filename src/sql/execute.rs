@@ -497,12 +497,8 @@ impl Engine {
         let query = statement::select_of(vec![expression.clone()])?;
         let asking = session.without_row_limit();
         let reply = self.run_query(&asking, query, Items::new(), values);
-        let Reply::Rows(mut rows) = reply.await? else {
-            return Ok(Literal::Null);
-        };
-        let Some(batch) = rows.next().await.transpose()? else {
-            return Ok(Literal::Null);
-        };
+        let Reply::Rows(mut rows) = reply.await? else { return Ok(Literal::Null) };
+        let Some(batch) = rows.next().await.transpose()? else { return Ok(Literal::Null) };
         if (batch.num_rows(), batch.num_columns()) != (1, 1) {
             return Err(SqlError::wrong_arguments("one value is wanted"));
         }
@@ -523,9 +519,7 @@ impl Engine {
 
 /// The value of a literal. Drivers SET some at login, which should take no permit.
 fn constant(expression: &ast::Expr) -> Option<Literal> {
-    let ast::Expr::Value(literal) = expression else {
-        return None;
-    };
+    let ast::Expr::Value(literal) = expression else { return None };
     Some(match &literal.value {
         ast::Value::Null => Literal::Null,
         ast::Value::Boolean(truth) => Literal::Int((*truth).into()),

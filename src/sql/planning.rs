@@ -117,9 +117,7 @@ impl Engine {
         text: &str,
         values: &[Literal],
     ) -> Result<Option<(OwnedSemaphorePermit, Plan)>, SqlError> {
-        let Some((text, number)) = with_ours(text, values) else {
-            return Ok(None);
-        };
+        let Some((text, number)) = with_ours(text, values) else { return Ok(None) };
         let has_limit = session.variables.contains_key("sql_select_limit");
         if has_limit || Mode::of(session) != Mode::default() {
             return Ok(None);
@@ -141,9 +139,7 @@ impl Engine {
                 plan
             }
         };
-        let Some((plan, columns)) = plan else {
-            return Ok(None);
-        };
+        let Some((plan, columns)) = plan else { return Ok(None) };
         let (plan, _) = with_number(plan, OURS, number)?;
         // Drops the hints that joins gave the scans in an earlier run.
         let hints = PushDown(FilterPushdown::new_post_optimization());
@@ -154,9 +150,7 @@ impl Engine {
     /// Makes a plan to cache, if it is valid for other numbers.
     async fn plan_for_ours(&self, session: &Session, text: &str) -> Result<Option<Plan>, SqlError> {
         let parsed = statement::parse(text, Mode::default())?;
-        let Statement::Query(query) = parsed.statement else {
-            return Ok(None);
-        };
+        let Statement::Query(query) = parsed.statement else { return Ok(None) };
         let context = Context::new(session, &self.0.settings, Some(&[]));
         let query = self.plan(query, &parsed.items, context).await?;
         let plan = self.physical(&query.plan).await?;

@@ -33,9 +33,7 @@ impl Engine {
         values: &[Literal],
     ) -> Result<Reply, SqlError> {
         let shown = self.list(session, &show)?;
-        let Some(mut condition) = show.condition else {
-            return shown.reply();
-        };
+        let Some(mut condition) = show.condition else { return shown.reply() };
         let columns = shown.answer_columns();
         let table = shown.provider("shown")?;
         let plan = LogicalPlanBuilder::scan("shown", provider_as_source(table), None)?;

@@ -51,9 +51,7 @@ impl Layout {
         let mut chosen: Vec<usize> = (0..natural.len()).collect();
         while chosen.len() > 1 && needed(&chosen, first) > columns {
             // The last that is neither sorted nor the first, which names the row.
-            let Some(out) = chosen.iter().rposition(|at| *at != sorted && *at != 0) else {
-                break;
-            };
+            let Some(out) = chosen.iter().rposition(|at| *at != sorted && *at != 0) else { break };
             if chosen[out] < table.content.keys && first > NAME_MIN {
                 first = NAME_MIN;
             } else {

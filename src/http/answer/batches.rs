@@ -88,9 +88,7 @@ impl BatchWriter {
     /// # Errors
     /// As for [`take`](Self::take).
     pub(in crate::http) fn write(&mut self, out: &mut Vec<u8>) -> Result<bool, SqlError> {
-        let Some((batch, next)) = &mut self.batch else {
-            return Ok(false);
-        };
+        let Some((batch, next)) = &mut self.batch else { return Ok(false) };
         let all = batch.num_rows();
         match &mut self.form {
             Form::Rows { writer, cells, rows } => {

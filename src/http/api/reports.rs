@@ -375,9 +375,7 @@ fn list_of_columns(
     params: &mut Params,
     name: &'static str,
 ) -> Result<Option<Vec<String>>, Problem> {
-    let Some(text) = params.text(name) else {
-        return Ok(None);
-    };
+    let Some(text) = params.text(name) else { return Ok(None) };
     let mut known = HashSet::new();
     let columns = list_items(&text);
     for column in &columns {

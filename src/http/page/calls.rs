@@ -102,9 +102,7 @@ fn rows(
     let (shown, total) = ranking.choose(&|_, _| true, sort, listing.page())?;
     let (by, narrowed) = (as_key(tag), format!("t.{tag}"));
     let cells = ranking.cells(&shown, &ranking.columns, sort, |row, _| {
-        let [Some(script), Some(value)] = &known[row].keys[..] else {
-            return None;
-        };
+        let [Some(script), Some(value)] = &known[row].keys[..] else { return None };
         let (script, value) = (or_empty(script), or_empty(value));
         // That page may lack the column of the order.
         let changes = [

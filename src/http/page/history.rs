@@ -285,9 +285,7 @@ impl<'a> History<'a> {
         let metrics = lines.filter_map(|(_, _, metric)| Metric::parse(metric));
         let metrics: Vec<Metric> = metrics.collect();
         let time = self.time;
-        let Some(spans) = &time.spans else {
-            return self.live(kinds, &metrics);
-        };
+        let Some(spans) = &time.spans else { return self.live(kinds, &metrics) };
         let (mut now, mut by) = self.read(&metrics, &spans.span, 1)?;
         let before = spans.before.as_ref().map(|before| self.read(&metrics, before, 1));
         let (before, by_before) = before.transpose()?.unzip();
@@ -340,9 +338,7 @@ impl<'a> History<'a> {
         if let Some(why) = self.series.why_not(self.report, self.key().as_deref()) {
             return Err(why);
         }
-        let Some(coverage) = self.series.coverage() else {
-            return Ok(Vec::new());
-        };
+        let Some(coverage) = self.series.coverage() else { return Ok(Vec::new()) };
         let (_, secs, step) = self.reach();
         let span = (coverage.to.saturating_sub(secs), coverage.to, step);
         let found = self.series.lines(self.report, self.key().as_deref(), metrics, span)?;

@@ -139,9 +139,7 @@ fn statements(registry: &Registry) -> Markup {
 
 /// Activities that are stuck, in words. Statements may take long: they have their own time limit.
 pub(super) fn stuck() -> Vec<String> {
-    let Some(registry) = registry() else {
-        return Vec::new();
-    };
+    let Some(registry) = registry() else { return Vec::new() };
     let going = Kind::ALL.into_iter().flat_map(|kind| events(kind, Span::Current));
     let going = going.filter_map(|(event, _)| {
         let instrument = registry.at(event.place)?;

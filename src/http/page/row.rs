@@ -167,17 +167,11 @@ impl Row {
     /// The hosts of a script, or the scripts of a host.
     fn others(&self, view: &View<'_>) -> Result<Markup, Problem> {
         let found = OTHERS.iter().find(|it| it.0 == self.summary.name);
-        let Some((_, key, report, other, title)) = found else {
-            return Ok(html! {});
-        };
-        let [Ok(mut ranking)] = Ranking::read_all(view, [*report])? else {
-            return Ok(html! {});
-        };
+        let Some((_, key, report, other, title)) = found else { return Ok(html! {}) };
+        let [Ok(mut ranking)] = Ranking::read_all(view, [*report])? else { return Ok(html! {}) };
         let of_row = pairs(&self.keys).find_map(|(name, value)| (name == *key).then_some(value));
         let at = ranking.table().column(key);
-        let (Some(value), Some(at)) = (of_row, at) else {
-            return Ok(html! {});
-        };
+        let (Some(value), Some(at)) = (of_row, at) else { return Ok(html! {}) };
         let is_it = |table: &dyn Table, row| table.value(row, at).plain() == value;
         let sort = Sort::largest("req_time_total");
         let (rows, total) = ranking.choose(&is_it, &sort, (0, OTHERS_MAX))?;

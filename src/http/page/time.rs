@@ -220,9 +220,7 @@ impl Time {
         let word = |word: &str| {
             let bare = word.trim_end_matches([',', ';', '.', ')']);
             let at = moment(bare, Rounding::Down).filter(|_| bare.ends_with('Z'));
-            let Some(at) = at else {
-                return word.to_owned();
-            };
+            let Some(at) = at else { return word.to_owned() };
             let shown = self.zone.shown(at).format("%Y-%m-%d %H:%M:%S");
             format!("{shown} {}{}", self.zone(), &word[bare.len()..])
         };

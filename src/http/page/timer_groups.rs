@@ -185,9 +185,7 @@ pub(super) fn find(view: &View<'_>, search: TimerSearch) -> Result<TimerGroups, 
 /// The report that counts just the timers of a search, by its tag, over the time of the page, if it
 /// has any rows.
 fn counted(view: &View<'_>, search: &TimerSearch) -> Option<(String, Ranking)> {
-    let [KeySource::TimerTag(tag)] = &search.by[..] else {
-        return None;
-    };
+    let [KeySource::TimerTag(tag)] = &search.by[..] else { return None };
     let (mut asked, mut all) = (search.requests.clone(), RequestSearch::default());
     all.limit = asked.limit;
     view.time.narrow(&mut asked);

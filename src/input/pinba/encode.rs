@@ -199,9 +199,7 @@ impl Encoder {
         let chain = self
             .memo
             .chain(of, name_at, || from.rules.tag_chain(of, self.record.string_text(name)));
-        let Some(chain) = chain else {
-            return self.word(value_at, value, from);
-        };
+        let Some(chain) = chain else { return self.word(value_at, value, from) };
         if let Some(known) = self.memo.value(chain, value_at) {
             return known;
         }

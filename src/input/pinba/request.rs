@@ -263,9 +263,7 @@ impl Lists {
     /// Reads what was [passed over](Self::parse_around_tags). Returns false if it is not what it
     /// was taken for: the message has to be [parsed](Self::parse) as a whole.
     pub(super) fn read_timer_tags(&mut self, message: &[u8]) -> bool {
-        let Some(span) = self.timer_tags else {
-            return true;
-        };
+        let Some(span) = self.timer_tags else { return true };
         let bytes = span.of(message);
         let after = message.len().saturating_sub(span.end());
         let mut cursor = Cursor::new(bytes);
@@ -278,9 +276,7 @@ impl Lists {
             more_numbers(&mut cursor, key, list);
         }
         while cursor.eat(key::DICTIONARY) {
-            let Ok(word) = cursor.bytes() else {
-                return false;
-            };
+            let Ok(word) = cursor.bytes() else { return false };
             let left = cursor.left().saturating_add(after);
             self.dictionary.push(Word::new(Span::before(message.len(), left, word.len())));
         }
@@ -370,9 +366,7 @@ fn unpack<'a, T, const N: usize>(
     next: fn(&mut Cursor<'a>) -> Result<T, RejectReason>,
 ) -> Result<bool, RejectReason> {
     let of_key = |(of, _): &(u32, _)| key == key::packed(*of);
-    let Some((_, list)) = lists.into_iter().find(of_key) else {
-        return Ok(false);
-    };
+    let Some((_, list)) = lists.into_iter().find(of_key) else { return Ok(false) };
     let mut packed = Cursor::new(cursor.bytes()?);
     while packed.left() > 0 {
         list.push(next(&mut packed)?);

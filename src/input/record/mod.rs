@@ -282,9 +282,7 @@ impl<'a> Record<'a> {
         let i = usize::from(i);
         let end_of = |i: usize| self.string_ends.get(i).map(|end| end.get() as usize);
         let start = i.checked_sub(1).map_or(Some(0), end_of);
-        let (Some(start), Some(end)) = (start, end_of(i)) else {
-            return &[];
-        };
+        let (Some(start), Some(end)) = (start, end_of(i)) else { return &[] };
         self.strings.get(start..end).unwrap_or(&[])
     }
 

@@ -183,9 +183,7 @@ impl RecordWriter {
     ) {
         let mut set = self.tag_set(REQUEST_TAGS_MAX);
         for (name, value) in tags {
-            let (name, Some(value)) = (name.as_bytes(), value) else {
-                continue;
-            };
+            let (name, Some(value)) = (name.as_bytes(), value) else { continue };
             if self.has_room(&mut set, name.len(), value.len()) {
                 let string = self.string(name);
                 let value = self.tag_value(rules, (TagOf::Request, name), value);

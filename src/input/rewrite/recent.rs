@@ -88,15 +88,9 @@ impl Recent {
     /// Stores a result, if both texts fit.
     pub(super) fn keep(&mut self, key: Key, text: &[u8], outcome: Outcome, made: Option<&[u8]>) {
         let new = made.unwrap_or(&[]);
-        let Some(place) = self.places.get_mut(index(key)) else {
-            return;
-        };
-        let Some((sent, rest)) = place.texts.split_at_mut_checked(text.len()) else {
-            return;
-        };
-        let Some(rest) = rest.get_mut(..new.len()) else {
-            return;
-        };
+        let Some(place) = self.places.get_mut(index(key)) else { return };
+        let Some((sent, rest)) = place.texts.split_at_mut_checked(text.len()) else { return };
+        let Some(rest) = rest.get_mut(..new.len()) else { return };
         sent.copy_from_slice(text);
         rest.copy_from_slice(new);
         place.hash = key.hash;

@@ -152,9 +152,7 @@ impl Rewrite for NameRules {
     }
 
     fn apply(&mut self, chain: Chain, text: &[u8], fresh: &mut Vec<u8>) -> bool {
-        let Some(links) = self.chains.get_mut(usize::from(chain.0)) else {
-            return false;
-        };
+        let Some(links) = self.chains.get_mut(usize::from(chain.0)) else { return false };
         let key = links.keep.then(|| self.recent.key(chain, text));
         if let Some(Known { outcome, made }) = key.and_then(|key| self.recent.find(key, text)) {
             links.count(&mut self.counts, outcome);
@@ -164,9 +162,7 @@ impl Rewrite for NameRules {
             return made.is_some();
         }
         // It always is UTF-8: it was made so.
-        let Ok(sent) = std::str::from_utf8(text) else {
-            return false;
-        };
+        let Ok(sent) = std::str::from_utf8(text) else { return false };
         let outcome = links.run(sent, &mut self.made);
         links.count(&mut self.counts, outcome);
         let made = self.made.now.as_str();

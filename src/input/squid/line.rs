@@ -250,14 +250,10 @@ fn access<'a>(fields: &[&'a [u8]], cut: bool) -> Result<Transaction<'a>, Rejecte
     };
     let slash = |text: &'a [u8]| {
         let at = text.iter().rposition(|byte| *byte == b'/')?;
-        let (before, [_, after @ ..]) = text.split_at_checked(at)? else {
-            return None;
-        };
+        let (before, [_, after @ ..]) = text.split_at_checked(at)? else { return None };
         Some((before, after))
     };
-    let Ok(end_ms) = time_ms(time) else {
-        return Err(BadLine::UnknownFormat.into());
-    };
+    let Ok(end_ms) = time_ms(time) else { return Err(BadLine::UnknownFormat.into()) };
     let (code, status_text) = slash(result).ok_or(BadLine::UnknownFormat)?;
     let elapsed_ms = number(elapsed).map_err(of_field("elapsed"))?;
     let mut request = Transaction {
@@ -383,9 +379,7 @@ fn status(text: &[u8]) -> Result<u32, BadLine> {
 fn time_ms(text: &[u8]) -> Result<u64, BadLine> {
     let point = text.iter().position(|byte| *byte == b'.');
     let parts = point.and_then(|at| text.split_at_checked(at));
-    let Some((seconds, [_, millis @ ..])) = parts else {
-        return Err(BadLine::BadNumber);
-    };
+    let Some((seconds, [_, millis @ ..])) = parts else { return Err(BadLine::BadNumber) };
     if millis.len() != 3 {
         return Err(BadLine::BadNumber);
     }

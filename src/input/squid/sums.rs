@@ -453,9 +453,7 @@ impl Sums {
         let url = request.url.as_deref().unwrap_or_default();
         let host = url_parts(url, request.method == Some(b"CONNECT")).host;
         let key = [host, request.mime.as_deref().unwrap_or_default(), code];
-        let Some((sum, has_room)) = self.answers.sum(piece, key) else {
-            return;
-        };
+        let Some((sum, has_room)) = self.answers.sum(piece, key) else { return };
         sum.add(&Answers {
             count: 1,
             time_ms: request.elapsed_ms,

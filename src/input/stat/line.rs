@@ -292,9 +292,7 @@ impl<'a> Frame<'a> {
             ("scope", &mut frame.scope),
             ("function", &mut frame.function),
         ] {
-            let Some(text) = of_member(rest, name) else {
-                continue;
-            };
+            let Some(text) = of_member(rest, name) else { continue };
             let others: [&[u8]; 2] = [b"\", \"scope\": \"", b"\", \"function\": \""];
             let next = others.into_iter().filter_map(|next| memmem::find(text, next));
             let end = next.min().unwrap_or(text.len().saturating_sub(1));

@@ -53,9 +53,7 @@ impl Queue {
         waiting.bytes = waiting.bytes.saturating_add(room(&chunk));
         waiting.chunks.push_back(chunk);
         while waiting.bytes > QUEUE_BYTES_MAX {
-            let Some(oldest) = waiting.chunks.pop_front() else {
-                break;
-            };
+            let Some(oldest) = waiting.chunks.pop_front() else { break };
             waiting.bytes = waiting.bytes.saturating_sub(room(&oldest));
             waiting.gap = true;
             bytes = bytes.saturating_add(oldest.bytes.len() as u64);

@@ -59,9 +59,7 @@ impl KernelGauge {
     /// # Errors
     /// Fails if the kernel does not answer; the counters stay as they were.
     pub fn refresh(&self) -> io::Result<()> {
-        let Some(socket) = self.socket.upgrade() else {
-            return Ok(());
-        };
+        let Some(socket) = self.socket.upgrade() else { return Ok(()) };
         let memory = read(socket.as_fd())?;
         self.counters.kernel_drops.raise_to(memory.drops);
         self.counters.kernel_queue_bytes.set(u64::from(memory.queued_bytes));

@@ -123,9 +123,7 @@ impl Catalog {
             let (_, text) = equal.iter().find(|(name, _)| *name == column.name)?;
             Some(shown_as(column, text).map(|value| (at, value)))
         });
-        let Some(keys) = keys.collect() else {
-            return Ok(None);
-        };
+        let Some(keys) = keys.collect() else { return Ok(None) };
         let selection = RowSelection { equal: keys, limit: 1, ..RowSelection::default() };
         let want = Want { keys: true, quantiles: false, histograms: true };
         let now_ms = self.clock.unix_ms();
@@ -139,9 +137,7 @@ impl Catalog {
             Some(read.reading)
         });
         drop(live);
-        let Some(mut reading) = read else {
-            return self.distribution_of(name, equal);
-        };
+        let Some(mut reading) = read else { return self.distribution_of(name, equal) };
         let value = |row, column| layout.value(&reading, row, column);
         let (rows, _) = selection.rows(reading.len(), &value);
         let histogram = rows.first().map(|row| std::mem::take(&mut reading.histograms[*row]));

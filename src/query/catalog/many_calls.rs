@@ -114,9 +114,7 @@ fn sampled(searched: u64, all: u64) -> String {
 
 /// Returns the columns in the order of `columns.txt`, or `None` for timers without the tag.
 fn row(name: &str, group: &TimerGroup) -> Option<Row> {
-    let [Some(script), Some(value)] = &group.keys[..] else {
-        return None;
-    };
+    let [Some(script), Some(value)] = &group.keys[..] else { return None };
     let hits = group.per_request?;
     Some(vec![
         text(script),

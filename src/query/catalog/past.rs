@@ -263,9 +263,7 @@ impl Kept<'_> {
 
     /// A remark if a span begins before what is kept.
     fn why_not_kept(&self, rows: &KeptRows, span: &Range<u64>) -> Option<String> {
-        let Some(kept) = rows.kept_from() else {
-            return Some("nothing is kept yet".to_owned());
-        };
+        let Some(kept) = rows.kept_from() else { return Some("nothing is kept yet".to_owned()) };
         if kept <= span.start {
             return None;
         }

@@ -78,9 +78,7 @@ impl Catalog {
         name: &str,
         question: &ReportQuestion,
     ) -> Result<ReportAnswer, QueryError> {
-        let Ok(entry) = self.entry(name) else {
-            return self.table_answer(name, &question.equal);
-        };
+        let Ok(entry) = self.entry(name) else { return self.table_answer(name, &question.equal) };
         let position = |name: &String| entry.definition.layout.position(name);
         let needed = question.needed.as_ref();
         let selection = RowSelection {

@@ -143,9 +143,7 @@ impl Catalog {
         let some = Some(selection).filter(|it| !is_whole && !it.has_all());
         let read = read::read_into(memory, &mut live, &entry, want, some, now_ms);
         drop(live);
-        let Some(read) = read else {
-            return self.reading(definition, selection);
-        };
+        let Some(read) = read else { return self.reading(definition, selection) };
         let reading = Arc::new(read.reading);
         let total = read.selected.as_ref().map(|selected| selected.total);
         if let Some(version) = read.version {

@@ -21,9 +21,7 @@ impl Catalog {
         let (pool, rows) = (&live.pool, &live.pool.requests);
         tags.iter().find(|tag| {
             // While no text is like that, this is all.
-            let Some(name) = pool.strings.find(tag.as_bytes()) else {
-                return false;
-            };
+            let Some(name) = pool.strings.find(tag.as_bytes()) else { return false };
             let latest = rows.next_id().saturating_sub(LATEST)..rows.next_id();
             let mut sets = latest.filter_map(|id| Some(rows.get(id)?.request_tags));
             self.raw.is_none() || sets.any(|set| pool.tag_sets.pairs(set).any(|(it, _)| it == name))

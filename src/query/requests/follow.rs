@@ -52,9 +52,7 @@ impl RawReader {
                 return Look::On;
             }
             walk.after = id;
-            let Some(row) = matcher.find(id) else {
-                return Look::On;
-            };
+            let Some(row) = matcher.find(id) else { return Look::On };
             walk.found.take(pool, id, &row, search.timers);
             match walk.found.rows.len() % SHOWN {
                 0 => Look::Release,

@@ -23,9 +23,7 @@ impl RawReader {
         let newest = ids.by_ref().take(scanned_max);
         self.walk(search, newest, CHUNK, |matcher, id| {
             let pool = matcher.pool;
-            let Some(row) = pool.requests.get(id) else {
-                return Look::On;
-            };
+            let Some(row) = pool.requests.get(id) else { return Look::On };
             scanned.requests += 1;
             scanned.oldest = row.timestamp;
             let time = micros(row.request_time);

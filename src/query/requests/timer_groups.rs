@@ -119,9 +119,7 @@ impl RawReader {
         let most = CHUNK << sample.shift.min(4);
         self.walk(search, ids.rev(), most, |matcher, id| {
             let row = sample.has(id).then(|| matcher.pool.requests.get(id));
-            let Some(row) = row.flatten() else {
-                return Look::On;
-            };
+            let Some(row) = row.flatten() else { return Look::On };
             if matcher.matches(&row) {
                 requests += 1;
                 timers += look(matcher, id, &row);

@@ -124,9 +124,7 @@ pub(super) fn common(types: &[DataType], arithmetic: bool) -> DataType {
         _ => {}
     }
     let digits: Option<Vec<(i16, i8)>> = known.iter().map(|given| digits(given)).collect();
-    let Some(digits) = digits else {
-        return DataType::Float64;
-    };
+    let Some(digits) = digits else { return DataType::Float64 };
     let whole = digits.iter().map(|(whole, _)| *whole).max().unwrap_or(0);
     decimal(whole, digits.iter().map(|(_, after)| *after).max().unwrap_or(0))
 }

@@ -75,9 +75,7 @@ pub(super) fn table(
     settings: &SqlSettings,
     name: &str,
 ) -> Result<Option<Arc<dyn TableProvider>>> {
-    let Some(layout) = LAYOUTS.named(name) else {
-        return Ok(None);
-    };
+    let Some(layout) = LAYOUTS.named(name) else { return Ok(None) };
     let mut table = layout.table();
     table.rows.extend(rows(catalog, settings, layout.name));
     table.provider(layout.name).map(Some)

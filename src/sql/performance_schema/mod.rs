@@ -51,9 +51,7 @@ pub(super) fn names() -> Vec<String> {
 
 /// A table by name, in any case.
 pub(super) fn table(name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-    let Some(layout) = LAYOUTS.named(name) else {
-        return Ok(None);
-    };
+    let Some(layout) = LAYOUTS.named(name) else { return Ok(None) };
     let summary = match cancellation::current() {
         Some(statement) => statement.summary(),
         None => Arc::new(Summary::read()),

@@ -16,9 +16,7 @@ use crate::sql::virtual_table::{Cell, NULL};
 
 /// The rows of a table.
 pub(super) fn of(table: &Layout, summary: &Summary) -> Vec<Vec<Cell>> {
-    let Some(registry) = registry() else {
-        return Vec::new();
-    };
+    let Some(registry) = registry() else { return Vec::new() };
     let rows = Rows { table, registry };
     let is = |end: &str| table.name.ends_with(end);
     match (table.name, kind_of(table.name)) {
@@ -114,9 +112,7 @@ impl Rows<'_> {
     }
 
     fn event(&self, (event, statement): &Recorded, column: &str) -> Cell {
-        let Some(instrument) = self.registry.at(event.place) else {
-            return NULL;
-        };
+        let Some(instrument) = self.registry.at(event.place) else { return NULL };
         let now = || self.registry.now(instrument);
         let end = || {
             let start = event.start?;

@@ -112,9 +112,7 @@ fn datasets(catalog: &Catalog) -> Vec<Dataset> {
 
 /// A table by name, in any case; an error with the reason while history is off.
 pub(super) fn table(catalog: &Arc<Catalog>, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-    let Some(view) = view(catalog, name) else {
-        return Ok(None);
-    };
+    let Some(view) = view(catalog, name) else { return Ok(None) };
     let history = catalog.kept_history().map_err(|off| {
         let off = SqlError::history_off(off.to_string());
         DataFusionError::External(Box::new(off))

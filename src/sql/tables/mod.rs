@@ -156,9 +156,7 @@ fn table_of(plan: &LogicalPlan, at: usize) -> Option<&str> {
             while let Expr::Alias(alias) = shown {
                 shown = &alias.expr;
             }
-            let Expr::Column(column) = shown else {
-                return None;
-            };
+            let Expr::Column(column) = shown else { return None };
             let below = projection.input.schema().index_of_column(column).ok()?;
             table_of(&projection.input, below)
         }

@@ -95,9 +95,7 @@ impl Reader {
                 false => self.left.pop_front(),
                 true => self.left.pop_back(),
             };
-            let Some(ids) = next else {
-                return Ok(None);
-            };
+            let Some(ids) = next else { return Ok(None) };
             if self.texts.begin() {
                 self.filter.forget();
             }

@@ -37,9 +37,7 @@ pub(super) fn chosen(filter: &Expr) -> Option<(String, String)> {
 
 /// The text that a condition compares a column with.
 pub(super) fn equal_text<'a>(filter: &'a Expr, column_name: &str) -> Option<&'a str> {
-    let Expr::BinaryExpr(binary) = filter else {
-        return None;
-    };
+    let Expr::BinaryExpr(binary) = filter else { return None };
     let ((Expr::Column(column), Expr::Literal(value, _))
     | (Expr::Literal(value, _), Expr::Column(column))) = (&*binary.left, &*binary.right)
     else {

@@ -31,9 +31,7 @@ const FEW: u64 = 1_000;
 
 /// Whether a scan of a table with these conditions reads few rows, found by id.
 pub(in crate::sql) fn brings_few(table: &dyn TableProvider, conditions: &[Expr]) -> bool {
-    let Some(table) = table.downcast_ref::<Table>() else {
-        return false;
-    };
+    let Some(table) = table.downcast_ref::<Table>() else { return false };
     conditions.iter().any(|expr| {
         let condition = physical(expr, &table.schema).ok();
         let by_key = condition.and_then(|condition| ranges(&condition));

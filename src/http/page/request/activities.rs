@@ -22,14 +22,10 @@ pub(super) fn said_by(timers: &[TimerDetail]) -> Option<Measures> {
     let mut measures = Measures::default();
     let mut is_squid = false;
     for timer in timers {
-        let [(name, value)] = &timer.tags[..] else {
-            continue;
-        };
+        let [(name, value)] = &timer.tags[..] else { continue };
         is_squid |= name == "bottleneck";
         let activity = Activity::ALL.iter().find(|it| it.name() == value);
-        let Some(known) = activity.and_then(|it| measures.get_mut(*it as usize)) else {
-            continue;
-        };
+        let Some(known) = activity.and_then(|it| measures.get_mut(*it as usize)) else { continue };
         match name.as_str() {
             "activity" => known.total_us = Some(timer.value_us),
             "first_byte" => known.first_delay_us = Some(timer.value_us),

@@ -114,9 +114,7 @@ impl Past for Catalog {
         if self.status.history.as_ref().is_some_and(|it| it.why_off().is_some()) {
             return None;
         }
-        let Ok(kept) = self.kept(&objective.entry.report) else {
-            return Some(None);
-        };
+        let Ok(kept) = self.kept(&objective.entry.report) else { return Some(None) };
         let (rows, objective) = (kept.rows(), Arc::clone(objective));
         Some(Some(Box::new(move |span| {
             let plan = rows.plan(span.clone());

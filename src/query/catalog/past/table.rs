@@ -77,9 +77,7 @@ impl PastTable {
         let is_log_linear = definition.buckets == BucketLayout::LogLinear;
         let read = sums.histograms(&missing, &mut |row, histogram| {
             loaded[row] = true;
-            let Some(histogram) = histogram else {
-                return;
-            };
+            let Some(histogram) = histogram else { return };
             let mut folded = Cow::Borrowed(histogram);
             if is_log_linear && sums.bits > *bits {
                 fold(folded.to_mut(), *bits);

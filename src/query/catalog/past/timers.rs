@@ -188,9 +188,7 @@ fn add_timers(
         let weights = weights(&batch);
         for row in 0..batch.num_rows() {
             let name = (int(&batch, RUN, row), int(&batch, OF_REQUEST, row));
-            let Some(Found { origin, .. }) = requests.get(&name) else {
-                continue;
-            };
+            let Some(Found { origin, .. }) = requests.get(&name) else { continue };
             sums.timers_scanned += 1;
             let weight = weights.map_or(1.0, |weights| weights.value(row));
             let tags = text(&batch, TAGS, row);

@@ -403,9 +403,7 @@ fn any_row(query: Subquery, counts: bool) -> Result<Expr> {
 /// percentiles: `(SELECT r.x FROM request r WHERE r.host = q.host ORDER BY r.x DESC LIMIT n, 1)` is
 /// value `n + 1` of its rows.
 fn one_row(query: Subquery) -> Result<Subquery> {
-    let LogicalPlan::Limit(limit) = &*query.subquery else {
-        return Ok(query);
-    };
+    let LogicalPlan::Limit(limit) = &*query.subquery else { return Ok(query) };
     let refuse = |what: &str| {
         SqlError::not_supported(format!(
             "a sub-query with LIMIT that looks at the row around it and {what}; accepted: one column, ORDER BY, LIMIT n, 1"
@@ -465,9 +463,7 @@ pub(super) fn beside_aggregates(shown: Projection) -> Result<Transformed<Project
         LogicalPlan::Filter(having) => (Some(having.predicate.clone()), &*having.input),
         below => (None, below),
     };
-    let LogicalPlan::Aggregate(groups) = below else {
-        return Ok(Transformed::no(shown));
-    };
+    let LogicalPlan::Aggregate(groups) = below else { return Ok(Transformed::no(shown)) };
     let (mut aggregates, mut looked) = (groups.aggr_expr.clone(), false);
     let mut first_of = |column: &Column| {
         if groups.schema.has_column(column) || !groups.input.schema().has_column(column) {
@@ -488,9 +484,7 @@ pub(super) fn beside_aggregates(shown: Projection) -> Result<Transformed<Project
         other => Ok(Transformed::no(other)),
     };
     let mut looking = |expr: Expr| {
-        let Expr::ScalarSubquery(mut query) = expr else {
-            return Ok(Transformed::no(expr));
-        };
+        let Expr::ScalarSubquery(mut query) = expr else { return Ok(Transformed::no(expr)) };
         let plan = LogicalPlan::clone(&query.subquery);
         let plan =
             plan.transform_up(|plan| plan.map_expressions(|expr| expr.transform_up(&mut outer)))?;

@@ -135,9 +135,7 @@ pub(super) fn rewrite(
 ) -> Result<Expr, SqlError> {
     let meant = standard_name(name);
     call_of.name = ObjectName::from(vec![ident(meant)]);
-    let FunctionArguments::List(list) = &mut call_of.args else {
-        return Err(not_a_call(name));
-    };
+    let FunctionArguments::List(list) = &mut call_of.args else { return Err(not_a_call(name)) };
     if call_of.over.is_none() && list.args.iter().any(has_aggregate) {
         return Err(misplaced());
     }

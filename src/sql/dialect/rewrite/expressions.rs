@@ -24,9 +24,7 @@ pub(super) fn rewrite(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlE
     let is_all = matches!(expr, Expr::AllOp { .. });
     match expr {
         Expr::Function(_) => {
-            let Expr::Function(call) = take(expr) else {
-                return Ok(());
-            };
+            let Expr::Function(call) = take(expr) else { return Ok(()) };
             *expr = calls::rewrite(call, context)?;
         }
         Expr::Value(literal) => match &mut literal.value {
@@ -176,9 +174,7 @@ fn bits(digits: &str) -> Expr {
 }
 
 fn rewrite_binary(expr: &mut Expr) -> Result<(), SqlError> {
-    let Expr::BinaryOp { left, op, right } = expr else {
-        return Ok(());
-    };
+    let Expr::BinaryOp { left, op, right } = expr else { return Ok(()) };
     if let (Expr::Tuple(lefts), Expr::Tuple(rights)) = (&mut **left, &mut **right) {
         let pairs = lefts.iter_mut().map(take).zip(rights.iter_mut().map(take));
         let equal = |(left, right)| binary(left, BinaryOperator::Eq, right);
@@ -235,12 +231,8 @@ fn rewrite_binary(expr: &mut Expr) -> Result<(), SqlError> {
 
 /// `(a, b) IN ((1, 2), (3, 4))`.
 fn rewrite_in(expr: &mut Expr, context: &Context<'_>) -> Result<(), SqlError> {
-    let Expr::InList { expr: inner, list, negated } = expr else {
-        return Ok(());
-    };
-    let Expr::Tuple(_) = **inner else {
-        return Ok(());
-    };
+    let Expr::InList { expr: inner, list, negated } = expr else { return Ok(()) };
+    let Expr::Tuple(_) = **inner else { return Ok(()) };
     if list.len() > TUPLES_MAX {
         return Err(SqlError::not_supported(format!("IN with more than {TUPLES_MAX} rows")));
     }

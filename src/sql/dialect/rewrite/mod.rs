@@ -153,9 +153,7 @@ impl VisitorMut for Rewriter<'_> {
     }
 
     fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<SqlError> {
-        let Value::Placeholder(name) = &value.value else {
-            return ControlFlow::Continue(());
-        };
+        let Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
         to_flow(self.context.value(name).map(|known| value.value = names::literal(known)))
     }
 
