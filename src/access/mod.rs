@@ -264,8 +264,7 @@ impl Access {
 
     fn begin(&self, peer: IpAddr) -> Result<(), Denied> {
         let now_ms = self.store.clock.mono_ms();
-        let begun = self.store.attempts.begin(peer, now_ms);
-        begun.map_err(|wait_ms| Denied::TooMany { wait_ms })
+        self.store.attempts.begin(peer, now_ms).map_err(|wait_ms| Denied::TooMany { wait_ms })
     }
 
     /// Counts and logs a failed attempt; `name` is the name given, `None` for a token.

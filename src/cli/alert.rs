@@ -119,8 +119,7 @@ fn test(flags: &TestFlags) -> Result<(), Failure> {
             let alerts: Vec<_> = config.alerts.iter().map(|it| &it.entry.table).collect();
             let slos: Vec<_> = config.slos.iter().map(|it| &it.entry.table).collect();
             let body = json!({"alert": alerts, "slo": slos});
-            let found = client.post(&path, &body, 200);
-            found.map_err(|error| with_places(error.into(), &config))?
+            client.post(&path, &body, 200).map_err(|error| with_places(error.into(), &config))?
         }
     };
     match flags.json {

@@ -37,8 +37,7 @@ const ROWS_NAMED: usize = 5;
 /// # Errors
 /// All problems found.
 pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
-    let config = Config::from_environment(flags);
-    let mut config = config.map_err(Failure::of_configuration)?;
+    let mut config = Config::from_environment(flags).map_err(Failure::of_configuration)?;
     // What is checked is logged as at the start: secrets that everybody may read, for one.
     log::init(config.log.format, Level::WARN).map_err(Failure::failed)?;
     if let Some(problem) = config.shipping_refused() {
@@ -78,8 +77,7 @@ pub fn execute(flags: &ConfigFlags) -> Result<(), Failure> {
     lines.extend(spans.map(|input| ("spans", input.listen.to_string())));
     lines.extend(pushes(&config).map(|push| ("OTLP", push)));
     let managers = config.alerting.alertmanager.iter();
-    let receivers = managers.chain([&config.alerting.webhook]);
-    let receivers = receivers.filter(|url| !url.is_empty());
+    let receivers = managers.chain([&config.alerting.webhook]).filter(|url| !url.is_empty());
     lines.extend(receivers.map(|url| ("alerts", url.clone())));
     let shipped = Some(&config.clickhouse.url).filter(|url| !url.is_empty());
     lines.extend(shipped.map(|url| ("rows", format!("to ClickHouse at {url}"))));
@@ -126,8 +124,7 @@ fn first_sent(tags: &[String]) -> String {
 
 /// Lines under a heading; nothing if there are none.
 fn section(heading: &str, lines: impl IntoIterator<Item = String>) -> String {
-    let lines = lines.into_iter().map(|line| format!("\n  {line}"));
-    let lines: String = lines.collect();
+    let lines: String = lines.into_iter().map(|line| format!("\n  {line}")).collect();
     if lines.is_empty() { lines } else { format!("\n{heading}:{lines}") }
 }
 

@@ -17,8 +17,7 @@ pub(super) fn hangup() -> Result<Signals, Failure> {
 
 /// Catches the others too.
 pub(super) fn add_others(signals: &Signals) -> Result<(), Failure> {
-    let added = [SIGTERM, SIGINT].into_iter().try_for_each(|it| signals.add_signal(it));
-    added.map_err(cannot_wait)
+    [SIGTERM, SIGINT].into_iter().try_for_each(|it| signals.add_signal(it)).map_err(cannot_wait)
 }
 
 /// Waits for any of them and returns its name.

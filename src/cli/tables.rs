@@ -29,8 +29,7 @@ pub fn execute(flags: &TablesFlags) -> Result<(), Failure> {
     for (name, reason) in definitions.add_others(&config, (&kept, dropped), &defaults) {
         complain(format!("left out {name}: {reason}"));
     }
-    let server = flags.federated.as_deref();
-    let server = server.map(|given| federated_server(given, &config));
+    let server = flags.federated.as_deref().map(|given| federated_server(given, &config));
     let server = server.transpose().map_err(Failure::usage)?;
     print(definitions.statements(&defaults, server.as_deref()).trim_end())
 }

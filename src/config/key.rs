@@ -34,8 +34,7 @@ pub(super) fn sections() -> Vec<&'static str> {
 
 /// The names inside one section.
 pub(super) fn names_in(section: &str) -> Vec<&'static str> {
-    let parts = KEYS.iter().map(Key::parts);
-    parts.filter(|(of, _)| *of == section).map(|(_, name)| name).collect()
+    KEYS.iter().map(Key::parts).filter(|(of, _)| *of == section).map(|(_, name)| name).collect()
 }
 
 /// The variable of the environment that sets `name`: "pool.stats_history" is

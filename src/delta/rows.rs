@@ -92,8 +92,7 @@ impl Second {
 
     /// The logs of the groups that a report may count.
     pub(super) fn logs(&self, report: &Watched) -> Vec<&SecondLog> {
-        let parts = self.parts.iter();
-        parts.filter_map(|it| it.of(report)).collect()
+        self.parts.iter().filter_map(|it| it.of(report)).collect()
     }
 
     /// Records of such groups that found no room.

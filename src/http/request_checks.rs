@@ -288,8 +288,7 @@ pub(super) fn header(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
 /// Whether the body is said to be of this media type.
 pub(super) fn is_of_type(headers: &HeaderMap, media_type: &str) -> bool {
     let given = header(headers, CONTENT_TYPE).unwrap_or_default();
-    let essence = given.split(';').next().unwrap_or_default().trim();
-    essence.eq_ignore_ascii_case(media_type)
+    given.split(';').next().unwrap_or_default().trim().eq_ignore_ascii_case(media_type)
 }
 
 /// Size of the body, if it was announced.

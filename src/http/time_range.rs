@@ -203,8 +203,7 @@ pub(super) fn take_moment(
 
 /// Parses a time to unix seconds; `None` if it is invalid, or out of range.
 fn read_moment(text: &str, now: i64, tz: Tz, rounding: Rounding) -> Option<u64> {
-    let found = moment(text, rounding);
-    let found = found.map(i64::try_from).and_then(Result::ok);
+    let found = moment(text, rounding).map(i64::try_from).and_then(Result::ok);
     let found = found.or_else(|| on_calendar(text, tz)).or_else(|| reckoned(text, now, tz))?;
     (0..END).contains(&found).then_some(found.cast_unsigned())
 }

@@ -20,8 +20,7 @@ pub(super) fn url_parts<'u>(url: &'u [u8], is_host: bool) -> UrlParts<'u> {
     };
     let host_of = |authority: &'u [u8]| {
         let at = authority.iter().rposition(|byte| *byte == b'@');
-        let host = at.and_then(|at| authority.get(at.saturating_add(1)..));
-        let host = host.unwrap_or(authority);
+        let host = at.and_then(|at| authority.get(at.saturating_add(1)..)).unwrap_or(authority);
         match (host.first(), host.iter().position(|byte| *byte == b']')) {
             (Some(b'['), Some(end)) => host.get(..=end).unwrap_or(host),
             _ => until(host, b":").0,

@@ -119,8 +119,7 @@ impl Digest {
         if registry.effective.load(Ordering::Relaxed) & (1 << DIGEST) == 0 {
             return;
         }
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        let now = now.map_or(0, |it| it.as_secs());
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |it| it.as_secs());
         let mut sums = self.sums.lock();
         sums.totals.add(event);
         if sums.first_seen == 0 {

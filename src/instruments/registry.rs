@@ -330,8 +330,7 @@ impl Registry {
     /// Returns the consumers in order, and whether each is switched on.
     pub(crate) fn consumers(&self) -> impl Iterator<Item = (&'static str, bool)> {
         let on = self.consumers.load(Ordering::Relaxed);
-        let all = CONSUMERS.into_iter().enumerate();
-        all.map(move |(at, name)| (name, on & (1 << at) != 0))
+        CONSUMERS.into_iter().enumerate().map(move |(at, name)| (name, on & (1 << at) != 0))
     }
 
     /// Switches a consumer.

@@ -135,8 +135,7 @@ impl Thread {
     /// Returns the innermost running event of a kind.
     pub(crate) fn doing(&self, kind: Kind) -> Option<Recorded> {
         let current = self.current.of(kind);
-        let going = current.into_iter().filter(|(event, _)| event.end_id.is_none());
-        going.last()
+        current.into_iter().filter(|(event, _)| event.end_id.is_none()).last()
     }
 
     fn release(&self) {

@@ -96,8 +96,7 @@ pub(super) type Labels = Vec<(String, String)>;
 pub(super) fn numbers(groups: &[Group]) -> impl Iterator<Item = Number<'_>> {
     let alike = groups.chunk_by(|a, b| a.place == b.place);
     let readings = alike.flat_map(|alike| {
-        let readings = alike[0].readings.iter().enumerate();
-        readings.map(move |(at, reading)| (alike, at, reading))
+        alike[0].readings.iter().enumerate().map(move |(at, reading)| (alike, at, reading))
     });
     let readings = readings.filter(|(_, _, reading)| reading.kind != Kind::Alias);
     readings.map(|(alike, at, reading)| {

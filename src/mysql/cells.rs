@@ -81,8 +81,7 @@ fn is_null(value: &Value<'_>) -> bool {
         Value::Double(number) => !number.is_finite(),
         Value::Float(number) => !number.is_finite(),
         Value::Datetime(_) | Value::Date(_) => {
-            let moment = value.date_time();
-            moment.is_none_or(|at| !(0..=9999).contains(&at.year()))
+            value.date_time().is_none_or(|at| !(0..=9999).contains(&at.year()))
         }
         Value::Int(_) | Value::UInt(_) | Value::Decimal(..) | Value::Text(_) => false,
     }

@@ -119,8 +119,7 @@ impl Activities {
 
     /// Encodes the activities of these requests for a snapshot.
     pub fn save(&self, requests: &Range<u64>) -> Vec<u8> {
-        let rows = self.rows.range(self.places(requests));
-        rows.flat_map(|row| row.as_bytes()).copied().collect()
+        self.rows.range(self.places(requests)).flat_map(|row| row.as_bytes()).copied().collect()
     }
 
     /// Restores saved activities of those requests that `are_kept`.

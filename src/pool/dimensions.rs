@@ -95,8 +95,7 @@ impl Origins {
     /// The id that [`intern`](Self::intern) will most likely find for this hash; [`NONE`] for a new
     /// one.
     pub(super) fn guess(&self, hash: u64) -> u32 {
-        let found = self.0.find(hash, |origin| origin.hash == hash);
-        found.unwrap_or(NONE)
+        self.0.find(hash, |origin| origin.hash == hash).unwrap_or(NONE)
     }
 
     /// The id of these dimensions, which may have been [guessed](Self::guess); interns their

@@ -150,8 +150,7 @@ impl<'a> PoolTags<'a> {
     /// Names and values in packet order.
     pub fn pairs(self) -> impl ExactSizeIterator<Item = (&'a str, &'a str)> + Clone {
         let text = |string| self.pool.strings.text(string);
-        let pairs = self.pool.tag_sets.pairs(self.set);
-        pairs.map(move |(name, value)| (text(name), text(value)))
+        self.pool.tag_sets.pairs(self.set).map(move |(name, value)| (text(name), text(value)))
     }
 
     /// The first value with this name.

@@ -207,8 +207,7 @@ impl<C: Columns> Rows<C> {
 
     /// The slot of row `id`, if it is held.
     pub(super) fn held_slot(&self, id: u64) -> Option<usize> {
-        let is_held = (self.held..self.next).contains(&id);
-        is_held.then(|| (id % self.slots) as usize)
+        (self.held..self.next).contains(&id).then(|| (id % self.slots) as usize)
     }
 
     /// The columns of these rows, in two parts where they wrap; `None` if one of them is no longer

@@ -330,8 +330,7 @@ impl Numbers<'_> {
         let text = |id| self.chunk.strings.text(id);
         let (hostname, server_name) = (text(saved.hostname)?, text(saved.server_name)?);
         let (script_name, status) = (text(saved.script_name)?, saved.status);
-        let schema = Some(saved.schema).filter(|&schema| schema != NONE);
-        let schema = schema.map(text).transpose()?;
+        let schema = Some(saved.schema).filter(|&schema| schema != NONE).map(text).transpose()?;
         let hasher = pool.strings.hasher();
         let hash = hasher.hash_identity(hostname, server_name, script_name, schema, status);
         let sent = Dimensions { hostname, server_name, script_name, schema, status, hash };
@@ -345,14 +344,12 @@ impl Numbers<'_> {
         if number <= OTHER_SET {
             return Ok(number);
         }
-        let saved = self.chunk.tag_sets.get(&number);
-        let saved = saved.ok_or(Damage("a chunk lacks a tag set"))?;
+        let saved = self.chunk.tag_sets.get(&number).ok_or(Damage("a chunk lacks a tag set"))?;
         if saved.len() > TIMER_TAGS_MAX {
             return Err(Damage("a tag set is too long"));
         }
         let text = |id| self.chunk.strings.text(id);
-        let tags = saved.iter();
-        let tags = tags.map(|&(name, value)| Ok((text(name)?, text(value)?)));
+        let tags = saved.iter().map(|&(name, value)| Ok((text(name)?, text(value)?)));
         let tags = tags.collect::<Result<Vec<_>, _>>()?;
         let hash = pool.strings.hasher().hash_tags(tags.iter().copied());
         Ok(*place.insert(pool.tag_sets.intern_texts(hash, &tags, &mut pool.strings)))

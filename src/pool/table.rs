@@ -40,8 +40,7 @@ impl<E> Table<E> {
     /// The id of the entry with this hash for which `is` returns true.
     #[inline]
     pub(crate) fn find(&self, hash: u64, mut is: impl FnMut(&E) -> bool) -> Option<u32> {
-        let found = self.by_hash.find(hash, |&id| is(&self.entries[id as usize]));
-        found.copied()
+        self.by_hash.find(hash, |&id| is(&self.entries[id as usize])).copied()
     }
 
     /// How many more entries fit.

@@ -109,8 +109,7 @@ impl TagSets {
     /// The id that [`intern`](Self::intern) will most likely find for this hash; [`NONE`] for a new
     /// one.
     pub(super) fn guess(&self, hash: u64) -> u32 {
-        let found = self.table.find(hash, |set| set.hash == hash);
-        found.unwrap_or(NONE)
+        self.table.find(hash, |set| set.hash == hash).unwrap_or(NONE)
     }
 
     /// The id of a record's tag set, which may have been [guessed](Self::guess); interns its

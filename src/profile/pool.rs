@@ -331,8 +331,7 @@ impl Pool {
         if self.open.samples.len() >= SEGMENT_SAMPLES || self.index.bytes >= DICTIONARY_BYTES {
             self.seal();
         }
-        let operation = line.operation.map(Operation::read).transpose()?;
-        let operation = operation.unwrap_or_default();
+        let operation = line.operation.map(Operation::read).transpose()?.unwrap_or_default();
         let request = self.request(run, root, line.request, names, &mut defect)?;
         let symbol = self.frame(line.symbol, root, &mut defect)?;
         let caller = self.frame(line.caller, root, &mut defect)?;

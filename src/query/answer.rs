@@ -78,8 +78,7 @@ impl ReportAnswer {
     /// The names of the key columns.
     pub fn keys(&self) -> Vec<&str> {
         let columns = self.table.columns();
-        let keys = self.key_columns.iter();
-        keys.map(|key| columns[*key].name.as_str()).collect()
+        self.key_columns.iter().map(|key| columns[*key].name.as_str()).collect()
     }
 }
 

@@ -180,8 +180,7 @@ impl Catalog {
 
     fn entry(&self, name: &str) -> Result<Entry, QueryError> {
         let live = answering(&self.live);
-        let entry = live.reports.find(name).cloned();
-        entry.ok_or_else(|| QueryError::unknown_report(name))
+        live.reports.find(name).cloned().ok_or_else(|| QueryError::unknown_report(name))
     }
 
     fn summary(&self, entry: &Entry, rows: usize) -> ReportSummary {
@@ -493,8 +492,7 @@ fn no_present() -> QueryError {
 }
 
 fn columns(layout: &ColumnLayout) -> Vec<Column> {
-    let columns = layout.columns().iter();
-    columns.map(|column| column.column.clone()).collect()
+    layout.columns().iter().map(|column| column.column.clone()).collect()
 }
 
 /// The columns by which rows can be selected: keys, and `index_value`.

@@ -91,8 +91,7 @@ impl Definitions {
         let form = configured_form(entry)?;
         let asked = read_form(&form, defaults).map_err(|error| vec![form_error(entry, &error)])?;
         let by = DefinedBy::Configuration(entry.location.to_string());
-        let added = self.add(&form, asked, by);
-        added.map_err(|problem| vec![at(entry, "name", &problem)])
+        self.add(&form, asked, by).map_err(|problem| vec![at(entry, "name", &problem)])
     }
 
     /// Adds saved definitions that were created at run time. Returns invalid ones, by name (the
@@ -190,8 +189,7 @@ impl Definitions {
         let fixed =
             FixedTable::PINBA.map(|table| create_table::fixed(table.name(), table, defaults));
         let reports = self.reports.iter().map(|(it, _)| create_table::report(it));
-        let tables = self.tables.iter();
-        let tables = tables.filter(|it| it.defined_by != DefinedBy::BuiltIn);
+        let tables = self.tables.iter().filter(|it| it.defined_by != DefinedBy::BuiltIn);
         let tables = tables.map(|it| it.create_table(&it.name, defaults));
         let all = fixed.into_iter().chain(reports).chain(tables);
         let all: Vec<String> = match server {

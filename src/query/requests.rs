@@ -231,8 +231,7 @@ impl RawReader {
     pub fn request(&self, id: u64) -> Result<RequestDetail, QueryError> {
         let live = answering(&self.live);
         let pool = &live.pool;
-        let row = pool.requests.get(id);
-        let row = row.ok_or(QueryError::UnknownRequest { id })?;
+        let row = pool.requests.get(id).ok_or(QueryError::UnknownRequest { id })?;
         Ok(RequestDetail {
             tags: pool.tags(row.request_tags).to_vec(),
             timers: timers(pool, &row),
@@ -283,8 +282,7 @@ fn show(pool: &Pool, id: u64, row: &RequestRow) -> Shown {
 }
 
 fn timers(pool: &Pool, row: &RequestRow) -> Vec<TimerDetail> {
-    let timers = pool.resolve_timers(row);
-    timers.map(|timer| timer.map_tags(PoolTags::to_vec)).collect()
+    pool.resolve_timers(row).map(|timer| timer.map_tags(PoolTags::to_vec)).collect()
 }
 
 /// Matches rows under one hold of the lock, caching results by origin and tag set.
@@ -367,8 +365,7 @@ impl<'a> Matcher<'a> {
             let is = |string, text: &str| pool.strings.bytes(string) == text.as_bytes();
             search.tags.iter().all(|(name, wanted)| {
                 let mut pairs = pool.tag_sets.pairs(set);
-                let first = pairs.find(|&(tag, _)| is(tag, name));
-                first.is_some_and(|(_, value)| is(value, wanted))
+                pairs.find(|&(tag, _)| is(tag, name)).is_some_and(|(_, value)| is(value, wanted))
             })
         })
     }

@@ -148,8 +148,7 @@ impl StatusTable {
 
     /// The name behind an alias.
     pub fn aliased(name: &str) -> Option<&'static str> {
-        let alias = ALIASES.iter().find(|(alias, _)| *alias == name);
-        alias.map(|(_, table)| table.name())
+        ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, table)| table.name())
     }
 
     /// The numbers of the columns by which rows can be selected.

@@ -388,8 +388,7 @@ impl Classes {
     /// The class of an id, or [`UNKNOWN`].
     #[inline]
     fn get(&self, number: u32) -> u32 {
-        let class = self.by_number.get(number as usize);
-        class.copied().unwrap_or(UNKNOWN)
+        self.by_number.get(number as usize).copied().unwrap_or(UNKNOWN)
     }
 
     /// The class of an id; `None` if there is no room for it.

@@ -63,8 +63,7 @@ static NAMED: [Named; 16] = [
 impl Metric {
     /// The names of all metrics, with the three usual percentiles.
     pub fn names() -> impl Iterator<Item = &'static str> {
-        let names = NAMED.iter().map(|(name, ..)| *name);
-        names.chain(["p50", "p95", "p99"])
+        NAMED.iter().map(|(name, ..)| *name).chain(["p50", "p95", "p99"])
     }
 
     /// Parses a name: `req_per_sec`, `p95`, `p99_9` (`p99.9` too), ...

@@ -57,8 +57,7 @@ impl Points {
     /// returns none.
     pub(super) fn regroup(&mut self, begin: impl Fn(u64) -> Option<u64>, with_histograms: bool) {
         let old = std::mem::take(self);
-        let points = old.iter();
-        let points = points.filter_map(|(second, gained)| Some((begin(second)?, gained)));
+        let points = old.iter().filter_map(|(second, gained)| Some((begin(second)?, gained)));
         let points: Vec<(u64, EncodedGain<'_>)> = points.collect();
         self.bytes.reserve_exact(old.bytes.len());
         let mut packed = Vec::new();

@@ -124,10 +124,7 @@ impl Series {
             metrics.iter().map(|metric| metric.of(span)).collect()
         };
         let (from, step, found) = self.points_of(report, key, span, aligned, numbers)?;
-        let line = |metric: usize| {
-            let points = found.iter().map(|point| point.as_ref()?[metric]);
-            points.collect()
-        };
+        let line = |metric: usize| found.iter().map(|point| point.as_ref()?[metric]).collect();
         Ok(Lines { from, step, points: (0..metrics.len()).map(line).collect() })
     }
 
@@ -242,8 +239,7 @@ impl Series {
         };
         let is_kept = || {
             let hour = &READ.read(&self.0.state).last_hour;
-            let report = hour.reports.get(&report.number);
-            report.is_some_and(|it| it.rows.contains_key(&row))
+            hour.reports.get(&report.number).is_some_and(|it| it.rows.contains_key(&row))
         };
         if row != TOTAL_ID && !is_kept() {
             let why = match key.iter().any(|text| text == OTHER) {

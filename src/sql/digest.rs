@@ -34,8 +34,7 @@ pub(super) fn verb(text: &str) -> &'static Instrument {
     let word = rest.split(|letter: char| !letter.is_ascii_alphabetic()).next();
     let word = word.unwrap_or_default();
     let is = |it: &&Instrument| {
-        let verb = it.name.rsplit('/').next().unwrap_or_default();
-        verb.eq_ignore_ascii_case(word)
+        it.name.rsplit('/').next().unwrap_or_default().eq_ignore_ascii_case(word)
     };
     VERBS.iter().find(is).unwrap_or(&VERBS[VERBS.len() - 1])
 }

@@ -92,8 +92,7 @@ impl Session {
 
     /// Whether each statement is a transaction of its own.
     pub fn autocommit(&self) -> bool {
-        let set = self.variables.get("autocommit");
-        set.is_none_or(|value| value != "OFF")
+        self.variables.get("autocommit").is_none_or(|value| value != "OFF")
     }
 
     /// Whether `sql_mode` contains this word.
@@ -107,8 +106,7 @@ impl Session {
 
     /// The session's time zone.
     pub(super) fn time_zone(&self) -> &str {
-        let set = self.variables.get("time_zone");
-        set.map_or("SYSTEM", String::as_str)
+        self.variables.get("time_zone").map_or("SYSTEM", String::as_str)
     }
 
     /// The fixed time of the session's clock, if it was SET.

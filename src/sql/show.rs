@@ -82,8 +82,7 @@ impl Engine {
             "TABLE STATUS" => table_status(catalog, &of_database()?, show.like.as_deref()),
             "COLUMNS" => {
                 let info = described(catalog, &of_database()?, &show.table)?;
-                let columns = info.columns.into_iter();
-                columns.map(|column| column_row(column, show.full)).collect()
+                info.columns.into_iter().map(|column| column_row(column, show.full)).collect()
             }
             "INDEX" => describe::index_rows(&described(catalog, &of_database()?, &show.table)?),
             "CREATE TABLE" => {
@@ -182,8 +181,7 @@ impl Engine {
 const WARNING: i64 = 1054;
 
 fn pairs(pairs: Vec<(String, String)>) -> Vec<Vec<Cell>> {
-    let pairs = pairs.into_iter();
-    pairs.map(|(name, value)| row![name, value]).collect()
+    pairs.into_iter().map(|(name, value)| row![name, value]).collect()
 }
 
 fn table_status(catalog: &Catalog, database: &str, like: Option<&str>) -> Vec<Vec<Cell>> {
@@ -206,8 +204,7 @@ fn table_status(catalog: &Catalog, database: &str, like: Option<&str>) -> Vec<Ve
 }
 
 fn described(catalog: &Catalog, database: &str, table: &str) -> Result<TableInfo, SqlError> {
-    let info = describe::table(catalog, database, table);
-    info.ok_or_else(|| no_table(database, table))
+    describe::table(catalog, database, table).ok_or_else(|| no_table(database, table))
 }
 
 fn no_table(database: &str, table: &str) -> SqlError {

@@ -26,8 +26,7 @@ struct Variable {
 }
 
 static VARIABLES: LazyLock<BTreeMap<&'static str, Variable>> = LazyLock::new(|| {
-    let lines = DATA.lines();
-    let lines = lines.filter(|line| !line.starts_with(['#', '-']));
+    let lines = DATA.lines().filter(|line| !line.starts_with(['#', '-']));
     lines
         .filter_map(|line| {
             let mut words = line.splitn(4, ' ');

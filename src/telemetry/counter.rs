@@ -146,8 +146,7 @@ impl WrappedCounter {
 
     /// Returns the count.
     pub fn get(&self) -> u64 {
-        let seen = self.seen.load(Ordering::Acquire);
-        seen.wrapping_add(self.offset.load(Ordering::Acquire))
+        self.seen.load(Ordering::Acquire).wrapping_add(self.offset.load(Ordering::Acquire))
     }
 }
 

@@ -266,8 +266,7 @@ pub(crate) fn numbered<N: fmt::Display + PartialEq + From<u8>>(
 
 /// Items, with `between` between them.
 pub(crate) fn joined<T: fmt::Display>(items: impl IntoIterator<Item = T>, between: &str) -> String {
-    let items = items.into_iter().map(|it| it.to_string());
-    items.collect::<Vec<_>>().join(between)
+    items.into_iter().map(|it| it.to_string()).collect::<Vec<_>>().join(between)
 }
 
 /// Formats microseconds like [`secs`].

@@ -248,8 +248,7 @@ impl Client {
             }
             false => request.timeout_global(Some(self.longest)),
         };
-        let answer = self.agent.run(request.build());
-        answer.map_err(|error| self.unreachable(message_of(&error)))
+        self.agent.run(request.build()).map_err(|error| self.unreachable(message_of(&error)))
     }
 
     fn unreachable(&self, problem: String) -> ClientError {

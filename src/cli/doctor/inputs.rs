@@ -34,8 +34,7 @@ pub(super) fn udp(
         (Err(error), _) => return Finding::wrong(what, error.to_string(), ""),
     };
     let requested = config.ingest.recv_buffer;
-    let granted = buffers.iter().map(|buffer| buffer.granted_bytes).min();
-    let granted = granted.unwrap_or_default();
+    let granted = buffers.iter().map(|buffer| buffer.granted_bytes).min().unwrap_or_default();
     let mut found = format!(
         "{} can be bound; each socket gets a receive buffer of {}",
         joined(&config.ingest.listen, ", "),

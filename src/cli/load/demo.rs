@@ -183,8 +183,7 @@ impl Shop {
             false => Duration::ZERO,
         };
         for call in calls {
-            let hits = Poisson::new(call.hits).expect("a mean above zero");
-            let hits = hits.sample(rng) as u32;
+            let hits = Poisson::new(call.hits).expect("a mean above zero").sample(rng) as u32;
             let reads = call.backend == "replica";
             let late = if reads { std::mem::take(&mut late) } else { Duration::ZERO };
             if hits == 0 && late.is_zero() {

@@ -174,8 +174,7 @@ fn parse_target(text: &str) -> Result<SocketAddr, String> {
     let found: Vec<SocketAddr> =
         text.to_socket_addrs().map_err(|error| format!("{error}; expected HOST:PORT"))?.collect();
     let v4 = found.iter().find(|address| address.is_ipv4());
-    let first = v4.or(found.first()).copied();
-    first.ok_or_else(|| "no address found for that name".to_owned())
+    v4.or(found.first()).copied().ok_or_else(|| "no address found for that name".to_owned())
 }
 
 /// Parses packets a second, zero or more.

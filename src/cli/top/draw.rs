@@ -170,8 +170,7 @@ fn past(sample: &Sample, columns: usize) -> Line<'static> {
         // The newest step of several seconds may not be over.
         let unfinished = usize::from(sample.step_secs > 1);
         let values = &values[..values.len().saturating_sub(unfinished)];
-        let now = values.last().copied().flatten();
-        let now = now.map_or_else(|| "-".to_owned(), format);
+        let now = values.last().copied().flatten().map_or_else(|| "-".to_owned(), format);
         let blocks = half.saturating_sub(width(name) + 1 + NOW_COLUMNS);
         [
             Span::raw(format!("{name} ")),

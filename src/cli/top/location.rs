@@ -57,8 +57,7 @@ impl Location {
             Self::Reports => "reports".to_owned(),
             Self::Report(name) => format!("report {}", visible(name)),
             Self::Requests(conditions) => {
-                let pairs = conditions.iter();
-                let pairs = pairs.map(|(name, value)| format!("{name} = {value}"));
+                let pairs = conditions.iter().map(|(name, value)| format!("{name} = {value}"));
                 visible(&pairs.collect::<Vec<_>>().join(", ")).into_owned()
             }
             Self::Request(id) => format!("request {id}"),

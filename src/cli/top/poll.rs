@@ -231,8 +231,7 @@ impl Poller {
         }
         let first = self.info.as_ref().and_then(ReportInfo::first_sort);
         let first = first.map(|first| format!("-{first}"));
-        let sort = query.sort.as_ref().or(first.as_ref());
-        let sort = sort.map(String::as_str);
+        let sort = query.sort.as_ref().or(first.as_ref()).map(String::as_str);
         let by = sort.map(|sort| sort.strip_prefix('-').unwrap_or(sort));
         let is_more = |info: &&ReportInfo| info.columns.iter().all(|it| Some(&*it.name) != by);
         if let Some((info, by)) = self.info.as_ref().filter(is_more).zip(by) {

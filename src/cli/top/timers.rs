@@ -30,8 +30,7 @@ struct Sum {
 
 /// Returns the tag names of a timer.
 fn names(timer: &Json) -> Vec<&str> {
-    let tags = timer["tags"].as_object().into_iter().flatten();
-    tags.map(|(name, _)| name.as_str()).collect()
+    timer["tags"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).collect()
 }
 
 fn number(timer: &Json, name: &str) -> f64 {

@@ -179,8 +179,7 @@ fn problem(error: SqlError) -> Problem {
         1016 | 1024 | 1040 | 1041 | 1317 | 1969 | 3024 => StatusCode::SERVICE_UNAVAILABLE,
         _ => StatusCode::BAD_REQUEST,
     };
-    let problem = Problem::new(status, error.message);
-    problem.with("code", error.code).with("sqlstate", error.state)
+    Problem::new(status, error.message).with("code", error.code).with("sqlstate", error.state)
 }
 
 #[cfg(test)]

@@ -155,8 +155,7 @@ fn read_conditions(params: &mut Params) -> Vec<(SampleKey, Pattern)> {
 
 /// The parameters narrowed to the samples with these keys.
 fn narrowed<K: AsRef<str>>(params: &Params, keys: &[(K, String)]) -> Params {
-    let given = keys.iter().map(|(key, value)| (key.as_ref(), or_empty(value)));
-    let given: Vec<_> = given.collect();
+    let given: Vec<_> = keys.iter().map(|(key, value)| (key.as_ref(), or_empty(value))).collect();
     let changes = given.iter().map(|(key, value)| (*key, Some(&**value)));
     params.changed(&changes.collect::<Vec<_>>())
 }
@@ -172,8 +171,7 @@ pub(super) fn unconnected(
     status: &Map<String, Json>,
     absent: bool,
 ) -> impl Iterator<Item = String> {
-    let sources = status.get("stats").and_then(Json::as_array);
-    let sources = sources.into_iter().flatten();
+    let sources = status.get("stats").and_then(Json::as_array).into_iter().flatten();
     sources.filter(move |source| (source["absent"] == true) == absent).filter_map(|source| {
         let text = |name: &str| source[name].as_str();
         Some(format!("No samples come from {}: {}", text("stream")?, text("problem")?))

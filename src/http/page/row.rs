@@ -51,8 +51,7 @@ const OTHERS_MAX: usize = 12;
 pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let mut params = view.params()?;
     let span = history::span(&mut params)?;
-    let row = Row::read(view, &params)?;
-    row.page(view, span)
+    Row::read(view, &params)?.page(view, span)
 }
 
 /// `GET /reports/{name}/{chart}`: one stand-alone chart, such as `traffic.svg`, or `spread.svg`.

@@ -98,8 +98,7 @@ fn script_name(facts: Facts<'_>) -> &[u8] {
 }
 
 fn number(facts: Facts<'_>, key: Key) -> Option<u32> {
-    let digits = facts.get(key)?.trim_ascii();
-    let digits = digits.iter().map(|it| char::from(*it).to_digit(10));
+    let digits = facts.get(key)?.trim_ascii().iter().map(|it| char::from(*it).to_digit(10));
     digits.reduce(|all, digit| Some(all?.saturating_mul(10).saturating_add(digit?)))?
 }
 

@@ -356,8 +356,7 @@ impl<'a> TagSet<'a> {
     /// The pairs as numbers for [`Record::string`]: (name, value).
     #[inline]
     pub fn iter(&self) -> impl ExactSizeIterator<Item = (u16, u16)> + Clone + use<'a> {
-        let pairs = self.pairs.iter();
-        pairs.map(|tag| (tag.name.get(), tag.value.get()))
+        self.pairs.iter().map(|tag| (tag.name.get(), tag.value.get()))
     }
 }
 

@@ -136,8 +136,7 @@ impl StringTable {
         let number = usize::from(number);
         let end_of = |number: usize| self.ends.get(number).map_or(0, |end| end.get() as usize);
         let start = number.checked_sub(1).map_or(0, end_of);
-        let strings = self.since(self.strings_at);
-        strings.get(start..end_of(number)).unwrap_or(&[])
+        self.since(self.strings_at).get(start..end_of(number)).unwrap_or(&[])
     }
 
     /// Turns the bytes appended since `start` into the next string.

@@ -348,8 +348,7 @@ impl RecordWriter {
     /// Returns the total length.
     pub(in crate::input) fn further(&mut self, bytes: usize) -> Result<usize, RejectReason> {
         let length = (self.head.length.get() as usize).saturating_add(bytes);
-        let further = u16::try_from(bytes).ok();
-        let further = further.filter(|_| length <= RECORD_BYTES_MAX);
+        let further = u16::try_from(bytes).ok().filter(|_| length <= RECORD_BYTES_MAX);
         self.head.further_bytes.set(further.ok_or(RejectReason::TooLarge)?);
         self.head.length.set(low_u32(length));
         Ok(length)

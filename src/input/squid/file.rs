@@ -158,8 +158,7 @@ impl Log {
         let found = files.find(|log| log.is_of(known)).or_else(|| {
             let logs = paths.iter().filter_map(|path| Some((path, Self::open(path).ok()?)));
             let copies = logs.filter(|(_, log)| log.is_copy_of(known));
-            let best = copies.max_by_key(|(at, log)| (*at == path, log.bytes()));
-            best.map(|(_, log)| log)
+            copies.max_by_key(|(at, log)| (*at == path, log.bytes())).map(|(_, log)| log)
         });
         let mut log = found?;
         log.go_to(known.offset).ok()?;

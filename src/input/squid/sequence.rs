@@ -151,8 +151,7 @@ impl Sequences {
                 run.known.sender.ip() == sender.ip()
                     && (run.has(number, start_ms) || run.closed && goes_on)
             });
-            let latest = closed.max_by_key(|(_, run)| run.used);
-            latest.map(|(at, _)| at)
+            closed.max_by_key(|(_, run)| run.used).map(|(at, _)| at)
         })
     }
 

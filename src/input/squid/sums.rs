@@ -87,8 +87,7 @@ impl Moves {
     /// Bytes in memory.
     pub fn bytes(&self) -> usize {
         const ENTRY: usize = size_of::<Swaps>() + 2 * size_of::<usize>();
-        let keys = self.0.keys();
-        keys.map(|key| key.len().saturating_add(ENTRY)).sum()
+        self.0.keys().map(|key| key.len().saturating_add(ENTRY)).sum()
     }
 
     /// Adds others.
@@ -491,8 +490,7 @@ pub fn covered<'a>(
     secs: u32,
     uptime: u32,
 ) -> u32 {
-    let each = sources.map(|source| source.sums.lock().covered(secs, uptime));
-    each.max().unwrap_or(uptime)
+    sources.map(|source| source.sums.lock().covered(secs, uptime)).max().unwrap_or(uptime)
 }
 
 /// Objects moved in the window that ends at `secs`, over all sources.

@@ -128,19 +128,14 @@ fn accept(
 /// for [`SILENT_MS`], or one of an address that has at least two more than the sender's. Prefers
 /// one without a line, then the longest silent.
 fn gives_way(connections: &[Connection], sender: SocketAddr, now_ms: u64) -> Option<usize> {
-    let of = |ip: IpAddr| {
-        let same = connections.iter().filter(|it| it.sender.ip() == ip);
-        same.count()
-    };
+    let of = |ip: IpAddr| connections.iter().filter(|it| it.sender.ip() == ip).count();
     let senders = of(sender.ip());
     let silent_ms = |it: &Connection| now_ms.saturating_sub(it.heard_ms);
     let may_go = |it: &Connection| {
         !it.proven || silent_ms(it) >= SILENT_MS || of(it.sender.ip()) > senders.saturating_add(1)
     };
-    let candidates = connections.iter().enumerate();
-    let candidates = candidates.filter(|(_, it)| may_go(it)).rev();
-    let found = candidates.max_by_key(|(_, it)| (!it.proven, silent_ms(it)));
-    found.map(|(at, _)| at)
+    let candidates = connections.iter().enumerate().filter(|(_, it)| may_go(it)).rev();
+    candidates.max_by_key(|(_, it)| (!it.proven, silent_ms(it))).map(|(at, _)| at)
 }
 
 /// Reads a chunk from each connection; returns whether there was anything.

@@ -109,8 +109,7 @@ fn look_up(address: &str, shutdown: &Shutdown) -> io::Result<Vec<SocketAddr>> {
     let name = address.to_owned();
     let look_up = move || name.to_socket_addrs().map(Iterator::collect);
     let found = shutdown.unless_requested(("stat-lookup", Duration::ZERO), look_up);
-    let found = found.unwrap_or(Err("the name was not looked up".to_owned()));
-    found.map_err(io::Error::other)?
+    found.unwrap_or(Err("the name was not looked up".to_owned())).map_err(io::Error::other)?
 }
 
 /// Reads from the stream of `source` until `shutdown` is requested.

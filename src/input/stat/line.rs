@@ -167,8 +167,7 @@ pub fn split(line: &[u8]) -> Result<Line<'_>, BadLine> {
     let (sample_type, rest) =
         SampleType::ALL.into_iter().find_map(of_type).ok_or(BadLine::NoSample)?;
     let rest = rest.strip_prefix(b"\", \"request\": {");
-    let rest = rest.ok_or(BadLine::NoSample)?;
-    let rest = rest.strip_suffix(b"}").ok_or(BadLine::CutOff)?;
+    let rest = rest.ok_or(BadLine::NoSample)?.strip_suffix(b"}").ok_or(BadLine::CutOff)?;
     let mut failure = BadLine::CutOff;
     for at in memmem::rfind_iter(rest, TIME) {
         let (request, behind) = rest.split_at(at);
@@ -236,8 +235,7 @@ impl<'a> Request<'a> {
     pub fn read(text: &'a [u8]) -> Result<Self, BadLine> {
         let rest = text.strip_prefix(b"\"pid\": ").ok_or(BadLine::BadRequest)?;
         let (pid, rest) = integer(rest).ok_or(BadLine::BadNumber)?;
-        let rest = rest.strip_prefix(b", \"elapsed\": ");
-        let rest = rest.ok_or(BadLine::BadRequest)?;
+        let rest = rest.strip_prefix(b", \"elapsed\": ").ok_or(BadLine::BadRequest)?;
         let (elapsed, mut rest) = seconds(rest).ok_or(BadLine::BadNumber)?;
         let injected = memmem::find(text, TIME).is_some();
         let mut request = Self { pid, elapsed, injected, ..Self::default() };
@@ -310,8 +308,7 @@ impl<'a> Frame<'a> {
 
 /// The text after `"name": "`.
 fn of_member<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let text = text.strip_prefix(b"\"")?.strip_prefix(name.as_bytes())?;
-    text.strip_prefix(b"\": \"")
+    text.strip_prefix(b"\"")?.strip_prefix(name.as_bytes())?.strip_prefix(b"\": \"")
 }
 
 impl<'a> Operation<'a> {

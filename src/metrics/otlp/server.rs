@@ -103,8 +103,7 @@ fn decision(answer: &mut Response<ureq::Body>) -> Decision {
     // What came says enough.
     let _cut_off = limited.read_to_end(&mut body);
     let said = || {
-        let said = Status::decode(&*body).map(|it| it.message);
-        let said = said.ok().filter(|it| !it.is_empty());
+        let said = Status::decode(&*body).map(|it| it.message).ok().filter(|it| !it.is_empty());
         let said = said.unwrap_or_else(|| String::from_utf8_lossy(&body).into_owned());
         let line: String = said.lines().next().unwrap_or_default().chars().take(300).collect();
         let with = if is_page { "with a web page: " } else { "" };

@@ -102,8 +102,7 @@ impl Catalog {
     /// # Errors
     /// [`QueryError::NoHistory`].
     pub(crate) fn kept_history(&self) -> Result<&History, QueryError> {
-        let history = self.status.history.as_ref();
-        let history = history.ok_or_else(QueryError::no_history)?;
+        let history = self.status.history.as_ref().ok_or_else(QueryError::no_history)?;
         match history.why_off() {
             None => Ok(history),
             Some(why) => Err(QueryError::NoHistory(format!("history is off: {why}"))),
@@ -362,8 +361,7 @@ impl Catalog {
             Whose::Own => kept.add_up(spans),
             Whose::Fleet(fleet) => self.fleet_sums(&kept.dataset, fleet, spans)?,
         };
-        let resolution = added.iter().map(|it| it.resolution).max();
-        let resolution = resolution.unwrap_or(Resolution::Minute);
+        let resolution = added.iter().map(|it| it.resolution).max().unwrap_or(Resolution::Minute);
         let bits = resolution.bucket_bits();
         let as_of_ms = self.clock.unix_ms();
         let mut partial: Vec<String> = Vec::new();

@@ -138,8 +138,7 @@ impl Catalog {
                 && kept.reading.heap_bytes() / 2 <= rows * ANSWER_ROW_BYTES
         };
         let memory = stale.extract_if(.., fits).last();
-        let memory = memory.and_then(|kept| Arc::into_inner(kept.reading));
-        let memory = memory.unwrap_or_default();
+        let memory = memory.and_then(|kept| Arc::into_inner(kept.reading)).unwrap_or_default();
         let some = Some(selection).filter(|it| !is_whole && !it.has_all());
         let read = read::read_into(memory, &mut live, &entry, want, some, now_ms);
         drop(live);

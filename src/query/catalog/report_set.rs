@@ -123,8 +123,7 @@ impl Catalog {
     /// The reports for which there was no place among those that are read second by second.
     pub fn left_out(&self) -> Vec<String> {
         let live = answering(&self.live);
-        let left_out = live.reports.left_out().iter();
-        left_out.map(|it| it.definition.name.clone()).collect()
+        live.reports.left_out().iter().map(|it| it.definition.name.clone()).collect()
     }
 
     /// Ends all changes and releases `state.dir` for the next daemon.

@@ -28,8 +28,7 @@ impl Catalog {
     /// One of them as listed.
     pub(super) fn table_summary(&self, table: &StatusTable) -> ReportSummary {
         let columns = table.columns(&self.defaults);
-        let keys = table.key_columns().into_iter();
-        let keys = keys.map(|at| columns[at].name.clone()).collect();
+        let keys = table.key_columns().into_iter().map(|at| columns[at].name.clone()).collect();
         let (kind, window) = match &table.samples {
             Some(report) => (SAMPLES, report.window.as_secs_f64()),
             None => (KIND, self.table_window(table)),
@@ -94,8 +93,7 @@ impl Catalog {
             (FixedTable::ActiveReports | FixedTable::V2Active, _) => {
                 // Histogram views are another view of one of the others.
                 let live = answering(&self.live);
-                let listed = live.reports.iter();
-                listed.filter(|it| !it.definition.layout.is_histogram_view()).count()
+                live.reports.iter().filter(|it| !it.definition.layout.is_histogram_view()).count()
             }
             (FixedTable::ManyCalls, _) => self.many_calls_rows(table),
             (FixedTable::Sample, Some(profile)) => match &table.samples {
@@ -202,8 +200,7 @@ impl Catalog {
     /// [`QueryError::NoHistory`] if it has no such row. [`QueryError::Busy`].
     pub fn sample_lines(&self, name: &str, question: &SampleQuestion) -> Result<Lines, QueryError> {
         let unknown = || QueryError::unknown_report(name);
-        let report = self.table_named(name).and_then(|table| table.samples);
-        let report = report.ok_or_else(unknown)?;
+        let report = self.table_named(name).and_then(|table| table.samples).ok_or_else(unknown)?;
         let profile = self.status.profile.as_ref().ok_or_else(unknown)?;
         samples::lines(profile, &report, question)
     }

@@ -17,8 +17,7 @@ pub(in crate::query) const BUILD: &str = concat!("pinbad ", env!("CARGO_PKG_VERS
 pub(in crate::query) fn refusals(sockets: &SocketCounters) -> (u64, u64) {
     let sum = |of: fn(RejectReason) -> bool| {
         let counts = RejectReason::ALL.into_iter().zip(sockets.datagrams_invalid.get());
-        let counts = counts.filter(|(reason, _)| of(*reason));
-        counts.map(|(_, count)| count).sum::<u64>()
+        counts.filter(|(reason, _)| of(*reason)).map(|(_, count)| count).sum::<u64>()
     };
     let undecodable = sum(RejectReason::is_malformed);
     let decoded = sockets.datagrams_invalid.total() - undecodable - sum(RejectReason::is_unread);

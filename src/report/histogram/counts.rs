@@ -312,8 +312,7 @@ impl Histogram {
 
     /// (bucket, count), buckets distinct and ascending, counts not 0.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, u64)> + Clone + '_ {
-        let pairs = (0..self.places()).map(|place| self.pair(place));
-        pairs.filter(|&(_, count)| count > 0)
+        (0..self.places()).map(|place| self.pair(place)).filter(|&(_, count)| count > 0)
     }
 
     /// The buckets of the first and the last place.

@@ -256,8 +256,7 @@ pub(crate) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
 
 /// The names of those that statements may call.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> + Clone {
-    let names = DEFS.iter().flat_map(|def| def.names.split(' '));
-    names.filter(|name| !name.starts_with("__"))
+    DEFS.iter().flat_map(|def| def.names.split(' ')).filter(|name| !name.starts_with("__"))
 }
 
 /// Whether a function of this name exists.

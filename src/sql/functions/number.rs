@@ -161,10 +161,8 @@ fn conv(a: &[Value<'_>]) -> Option<String> {
     let digits = text.trim();
     let positive = digits.strip_prefix(['-', '+']).unwrap_or(digits);
     let values = positive.chars().map_while(|digit| digit.to_digit(from));
-    let mut value = values.fold(0_u64, |value, digit| {
-        let value = value.saturating_mul(from.into());
-        value.saturating_add(digit.into())
-    });
+    let mut value = values
+        .fold(0_u64, |value, digit| value.saturating_mul(from.into()).saturating_add(digit.into()));
     if digits.starts_with('-') {
         value = value.wrapping_neg();
     }

@@ -236,8 +236,7 @@ impl Accumulator for Values {
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let lists = states[0].as_list::<i32>();
-        lists.iter().flatten().try_for_each(|values| self.add(&values))
+        states[0].as_list::<i32>().iter().flatten().try_for_each(|values| self.add(&values))
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {

@@ -84,8 +84,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         of_text("ascii", |text| text.bytes().next().map_or(0, i64::from)),
         of_text("ord", |text| {
             let first = text.chars().next().map_or(0, char::len_utf8);
-            let bytes = text.bytes().take(first);
-            bytes.fold(0, |code, byte| code * 256 + i64::from(byte))
+            text.bytes().take(first).fold(0, |code, byte| code * 256 + i64::from(byte))
         }),
         nullable("char", (1, MANY), |a| {
             let codes = a.iter().filter(|code| !code.is_null());

@@ -68,8 +68,7 @@ pub(super) fn functions() -> Vec<FunctionDef> {
         of_moment("dayname", |at| formatted(at, "%W")),
         of_moment("monthname", |at| formatted(at, "%M")),
         of_moment("last_day", |at| {
-            let first = at.date().with_day(1)?;
-            first.checked_add_months(Months::new(1))?.pred_opt()
+            at.date().with_day(1)?.checked_add_months(Months::new(1))?.pred_opt()
         }),
         of_moment("to_days", days),
         of_moment("to_seconds", |at| days(at) * 86_400 + i64::from(at.num_seconds_from_midnight())),

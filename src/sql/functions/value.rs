@@ -84,8 +84,7 @@ impl<'a> Value<'a> {
             Value::Int(value) => *value,
             Value::UInt(value) => i64::try_from(*value).unwrap_or(i64::MAX),
             Value::Decimal(..) => {
-                let whole = self.whole().unwrap_or(i128::MAX);
-                whole.clamp(i64::MIN.into(), i64::MAX.into()) as i64
+                self.whole().unwrap_or(i128::MAX).clamp(i64::MIN.into(), i64::MAX.into()) as i64
             }
             Value::Double(value) => value.round_ties_even() as i64,
             Value::Float(value) => f64::from(*value).round_ties_even() as i64,

@@ -57,8 +57,7 @@ pub(in crate::sql) struct TableInfo {
 /// The tables of a database, by name.
 pub(in crate::sql) fn tables(catalog: &Catalog, database: &str) -> Vec<TableInfo> {
     let names = tables::names(catalog, database);
-    let tables = names.iter().filter_map(|name| table(catalog, database, name));
-    tables.collect()
+    names.iter().filter_map(|name| table(catalog, database, name)).collect()
 }
 
 /// The row of `information_schema.tables` for a table. Clients take bytes per row for the cost of

@@ -54,8 +54,7 @@ pub(super) static LAYOUTS: LazyLock<Layouts> = LazyLock::new(|| {
 
 /// A row of a table or list, with these values in the places where rows differ.
 fn row_of(name: &str, values: Vec<Cell>) -> Vec<Cell> {
-    let layout = LAYOUTS.named(name);
-    layout.map_or_else(Vec::new, |it| it.row_of(values))
+    LAYOUTS.named(name).map_or_else(Vec::new, |it| it.row_of(values))
 }
 
 /// The names of its tables.
@@ -148,8 +147,7 @@ fn described(
     databases: impl IntoIterator<Item = &'static str>,
 ) -> impl Iterator<Item = (&'static str, TableInfo)> {
     databases.into_iter().flat_map(|database| {
-        let tables = describe::tables(catalog, database).into_iter();
-        tables.map(move |table| (database, table))
+        describe::tables(catalog, database).into_iter().map(move |table| (database, table))
     })
 }
 
@@ -183,8 +181,7 @@ fn column_row(database: &str, table: &str, at: usize, column: &ColumnInfo) -> Ve
 
 fn in_capitals(pairs: Vec<(String, String)>) -> Vec<Vec<Cell>> {
     let pairs = pairs.into_iter();
-    let rows = pairs.map(|(name, value)| row![name.to_uppercase(), value]);
-    rows.collect()
+    pairs.map(|(name, value)| row![name.to_uppercase(), value]).collect()
 }
 
 /// The content of SHOW STATUS: the daemon's counters, and the few that clients expect of every

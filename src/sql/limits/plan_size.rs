@@ -92,8 +92,7 @@ fn weigh(plan: &LogicalPlan, grown: &mut u64) -> Weights {
             .collect(),
         _ => by_place,
     };
-    let weighed = plan.schema().columns().into_iter().zip(weights);
-    weighed.filter(|(_, weight)| *weight > 1).collect()
+    plan.schema().columns().into_iter().zip(weights).filter(|(_, weight)| *weight > 1).collect()
 }
 
 /// The nodes of one expression when fully expanded, and those that expansion adds.

@@ -30,8 +30,7 @@ pub(super) fn of(table: &Layout, summary: &Summary) -> Vec<Vec<Cell>> {
             })
         }
         ("setup_instruments", _) => {
-            let all = registry.all().into_iter();
-            let all = all.filter(|it| it.class != Class::Thread);
+            let all = registry.all().into_iter().filter(|it| it.class != Class::Thread);
             rows.of_each(all, |it, column| setup(it, column))
         }
         ("threads", _) => {
@@ -97,8 +96,7 @@ impl Rows<'_> {
         all: impl IntoIterator<Item = T>,
         value: impl Fn(&T, &str) -> Cell,
     ) -> Vec<Vec<Cell>> {
-        let rows = all.into_iter().map(|one| self.row(|column| value(&one, column)));
-        rows.collect()
+        all.into_iter().map(|one| self.row(|column| value(&one, column))).collect()
     }
 
     fn timer(&self, timer: TimerName, column: &str) -> Cell {

@@ -115,8 +115,7 @@ impl Filter {
 
     /// Approximate memory in bytes.
     pub(super) fn memory(&self) -> usize {
-        let passes = self.tests.iter().filter_map(|it| it.1.as_ref());
-        passes.map(Vec::len).sum()
+        self.tests.iter().filter_map(|it| it.1.as_ref()).map(Vec::len).sum()
     }
 
     /// The rows that pass; `read` holds the filter's columns for all of them.

@@ -204,13 +204,9 @@ impl Reader {
                 return Ok(ids);
             }
             FixedTable::Request if !columns.any(|&at| at == TAGS) => return Ok(ids),
-            FixedTable::TimerTag => {
-                let timers = pool.timers.slices(ids.clone());
-                timers.map(|it| it.map(|of| of.tags))
-            }
+            FixedTable::TimerTag => pool.timers.slices(ids.clone()).map(|it| it.map(|of| of.tags)),
             FixedTable::Request | FixedTable::RequestTag => {
-                let requests = pool.requests.slices(ids.clone());
-                requests.map(|it| it.map(|of| of.request_tags))
+                pool.requests.slices(ids.clone()).map(|it| it.map(|of| of.request_tags))
             }
             _ => return Ok(ids),
         };

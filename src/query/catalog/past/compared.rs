@@ -112,8 +112,7 @@ impl Table for Compared {
             Shown::Change if !self.has_sums && self.is_sum(at) => None,
             Shown::Change => {
                 let values = now().zip(before());
-                let change = values.and_then(|(now, before)| change(&now, &before));
-                change.map(Value::Float)
+                values.and_then(|(now, before)| change(&now, &before)).map(Value::Float)
             }
         };
         value.unwrap_or(Value::Null)

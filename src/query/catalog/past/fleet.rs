@@ -90,8 +90,7 @@ impl Catalog {
         span: &Range<u64>,
     ) -> Result<Option<Sum>, QueryError> {
         let rows = self.fleet()?.rows(dataset, &outwards(span), &fleet.dcs, &fleet.collectors);
-        let line = rows.line(Some(key), all(&rows.span), true);
-        let line = line.map_err(|problem| away(&problem))?;
+        let line = rows.line(Some(key), all(&rows.span), true).map_err(|problem| away(&problem))?;
         Ok(line.into_iter().flatten().next())
     }
 

@@ -72,10 +72,7 @@ impl Catalog {
     ) -> Result<RequestPage, QueryError> {
         let (at, mut partial) = self.kept_requests(span)?;
         let search = &question.search;
-        let order = match question.slowest {
-            Some(_) => Order::Slowest,
-            None => Order::Newest,
-        };
+        let order = question.slowest.map_or(Order::Newest, |_| Order::Slowest);
         let columns = self.past_columns();
         let bytes = |row: &Shown| row.iter().map(text_bytes).sum();
         let mut first = First::of(order, search.limit, TAGS_BYTES_MAX, bytes);
@@ -171,8 +168,7 @@ impl Catalog {
         let at = self.kept_history()?.requests();
         let now = at.unflushed.as_ref();
         let is_now = now.is_some_and(|now| now.run == run && now.begin <= id);
-        let in_pool = self.raw.as_ref().filter(|_| is_now);
-        let in_pool = in_pool.and_then(|pool| pool.request(id).ok());
+        let in_pool = self.raw.as_ref().filter(|_| is_now).and_then(|pool| pool.request(id).ok());
         // Whether it was kept, and with which weight, is found quickly if the second is known.
         let received = in_pool.as_ref().and_then(|detail| {
             let timestamp = detail.row.column("timestamp")?;
@@ -324,8 +320,7 @@ pub(super) fn first_tag<'t>(tags: &'t str, exact: &str, name: &str) -> Option<Co
         return of_name.next().map(|(_, value)| Cow::Owned(value));
     }
     let mut pairs = tags.split(',').filter_map(|tag| tag.split_once('='));
-    let of_name = pairs.find(|(other, _)| *other == name);
-    of_name.map(|(_, value)| Cow::Borrowed(value))
+    pairs.find(|(other, _)| *other == name).map(|(_, value)| Cow::Borrowed(value))
 }
 
 /// A function of columns of files, which is never NULL.
@@ -504,8 +499,7 @@ pub(super) fn int(batch: &RecordBatch, name: &str, row: usize) -> i64 {
 
 /// A number that may be NULL or have no column.
 fn known(batch: &RecordBatch, name: &str, row: usize) -> Option<i64> {
-    let numbers = batch.column_by_name(name)?;
-    let numbers = numbers.as_primitive_opt::<Int64Type>()?;
+    let numbers = batch.column_by_name(name)?.as_primitive_opt::<Int64Type>()?;
     numbers.is_valid(row).then(|| numbers.value(row))
 }
 

@@ -172,8 +172,7 @@ impl Tables {
     /// The one column of a name with its table, if there is one.
     fn named(&self, name: &str) -> Option<Expr> {
         let mut all = self.of_name(name);
-        let first = all.next().filter(|_| all.next().is_none());
-        first.map(Column::named)
+        all.next().filter(|_| all.next().is_none()).map(Column::named)
     }
 
     /// What a name without a table stands for, where joins made one column of two.

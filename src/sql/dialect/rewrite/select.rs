@@ -85,8 +85,7 @@ fn one(
     if select.top.is_some() || !select.lateral_views.is_empty() {
         return Err(SqlError::parse("that is not MySQL's SELECT"));
     }
-    let columns = select.projection.len();
-    let columns = columns.max(group_expressions(&select.group_by).len());
+    let columns = select.projection.len().max(group_expressions(&select.group_by).len());
     if columns > COLUMNS_MAX {
         return Err(SqlError::parse(format!(
             "the statement has {columns} columns in one SELECT, at most {COLUMNS_MAX} are accepted"

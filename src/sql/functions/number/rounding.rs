@@ -113,8 +113,7 @@ pub(super) fn whole<'a>(
 
 /// A DATETIME that is a multiple of so many microseconds, by a division that rounds.
 fn in_steps<'a>(micros: i64, by: i64, divide: fn(i128, i128) -> i128) -> Option<Value<'a>> {
-    let steps = i64::try_from(divide(micros.into(), by.into())).ok()?;
-    steps.checked_mul(by).map(Value::Datetime)
+    i64::try_from(divide(micros.into(), by.into())).ok()?.checked_mul(by).map(Value::Datetime)
 }
 
 /// FORMAT: digits in groups of three.

@@ -103,8 +103,7 @@ impl Cells {
 /// Bytes as hexadecimal digits.
 fn digits(bytes: &BinaryArray) -> StringViewArray {
     let digits = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02X}")).collect();
-    let texts = bytes.iter().map(|bytes| bytes.map(digits));
-    texts.collect::<Vec<Option<String>>>().into()
+    bytes.iter().map(|bytes| bytes.map(digits)).collect::<Vec<Option<String>>>().into()
 }
 
 /// Builds an array from values.
@@ -163,8 +162,7 @@ impl Builder {
     }
 
     fn of<B: ArrayBuilder>(&mut self) -> &mut B {
-        let array = self.array.as_any_mut().downcast_mut();
-        array.expect("the builder of the type it was made for")
+        self.array.as_any_mut().downcast_mut().expect("the builder of the type it was made for")
     }
 
     /// Returns the array.
