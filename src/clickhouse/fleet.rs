@@ -25,6 +25,7 @@ use crate::report::histogram::{Histogram, LOG_LINEAR_BITS};
 use crate::report::layout::Measure;
 use crate::report::row_key::{key_of, key_texts};
 use crate::report::totals::{Extremes, Totals};
+use crate::value::text::joined;
 
 /// How long a silent collector counts as missing, in seconds.
 const MISSED_SECS: u64 = 7 * 86_400;
@@ -131,8 +132,8 @@ impl Fleet {
         let mut members = String::new();
         for (column, names) in [("dc", dcs), ("collector", collectors)] {
             if !names.is_empty() {
-                let names: Vec<_> = names.iter().map(|name| quoted(name)).collect();
-                members += &format!(" AND {column} IN ({})", names.join(", "));
+                let names = joined(names.iter().map(|name| quoted(name)), ", ");
+                members += &format!(" AND {column} IN ({names})");
             }
         }
         // No row has a later time.
@@ -169,10 +170,8 @@ impl FleetRows {
 
     /// The condition for the report under any definition.
     fn of_report(&self) -> String {
-        let Self { span, members, .. } = self;
-        let report = quoted(&self.dataset.report);
-        let Range { start, end } = span;
-        format!("WHERE report = {report} AND t >= {start} AND t < {end}{members}")
+        let (report, Range { start, end }) = (quoted(&self.dataset.report), &self.span);
+        format!("WHERE report = {report} AND t >= {start} AND t < {end}{}", self.members)
     }
 
     /// The condition for its definition.
@@ -306,9 +305,8 @@ impl Histograms for FleetRows {
             && !(from.is_full && wanted.iter().any(|row| from.all[*row].is_other))
             && !self.dataset.keys.is_empty()
         {
-            let keys =
-                wanted.iter().filter_map(|row| Some(array(key_texts(from.all.get_index(*row)?.0))));
-            of_keys = format!(" AND key IN ({})", keys.collect::<Vec<_>>().join(", "));
+            let key = |row: &usize| Some(array(key_texts(from.all.get_index(*row)?.0)));
+            of_keys = format!(" AND key IN ({})", joined(wanted.iter().filter_map(key), ", "));
         }
         let query = self.rollup(&format!("key, {HISTOGRAM}"), &of_keys, "key");
         let mut is_wanted = vec![false; from.all.len()];
@@ -346,8 +344,7 @@ impl Found {
 
 /// Texts in a statement.
 fn array<'t>(texts: impl Iterator<Item = &'t str>) -> String {
-    let texts: Vec<_> = texts.map(quoted).collect();
-    format!("[{}]", texts.join(", "))
+    format!("[{}]", joined(texts.map(quoted), ", "))
 }
 
 #[cfg(test)]

@@ -234,12 +234,11 @@ fn run(request: RequestBuilder<WithBody>, body: &[u8]) -> Result<Option<String>,
         // A proxy may answer 200 with a page of its own: such rows are not stored.
         let mut headers = answer.headers().keys();
         let is_page = text.trim().len() > SHORT_BYTES || text.contains(['<', '{']);
-        return match !is_page || headers.any(|it| it.as_str().starts_with(ITS_HEADERS)) {
-            true => Ok(None),
-            false => {
-                Err(format!("it answered 200 with something that is not ClickHouse's: {said}"))
-            }
-        };
+        if is_page && !headers.any(|it| it.as_str().starts_with(ITS_HEADERS)) {
+            let problem = "it answered 200 with something that is not ClickHouse's";
+            return Err(format!("{problem}: {said}"));
+        }
+        return Ok(None);
     }
     let mut refusals = REFUSALS.lines().filter_map(|line| line.split_once(' ')?.0.parse().ok());
     match code.is_some_and(|code| refusals.any(|it: u32| it == code)) {

@@ -28,6 +28,7 @@ use crate::instruments::Instrument;
 use crate::shutdown::Shutdown;
 use crate::telemetry::counters::ClickHouseCounters;
 use crate::telemetry::reading::{Group, Place, readings};
+use crate::value::text::joined;
 
 /// Sends rows of history; counts rows.
 pub(super) static SHIP: Instrument = Instrument::new("stage/clickhouse/ship");
@@ -62,6 +63,10 @@ impl ShipStatus {
         self.show();
     }
 
+    fn now(&self) -> u64 {
+        self.clock.unix_ms() / 1_000
+    }
+
     /// Publishes the rows that wait.
     fn show(&self) {
         if let Some(from) = self.from.get() {
@@ -75,17 +80,15 @@ impl ShipStatus {
             return Some(format!("nothing is shipped to ClickHouse: {why}"));
         }
         let waiting = self.waiting.lock();
-        let refused = waiting.refused.iter();
-        let refused = refused.map(|it| format!("{} rows for {}: {}", it.rows, it.table, it.error));
-        let refused = refused.collect::<Vec<_>>().join("; ");
+        let refused = |it: &Refused| format!("{} rows for {}: {}", it.rows, it.table, it.error);
+        let refused = joined(waiting.refused.iter().map(refused), "; ");
         (!refused.is_empty()).then(|| format!("ClickHouse refused {refused}"))
     }
 
     /// For the daemon's status.
     pub(crate) fn group(&self) -> Group {
         let Waiting { rows, bytes, since, dropped, refused } = self.waiting.lock().clone();
-        let unix_secs = self.clock.unix_ms() / 1_000;
-        let age = since.map_or(0, |since| unix_secs.saturating_sub(since));
+        let age = since.map_or(0, |since| self.now().saturating_sub(since));
         let mut readings = readings! {
             Gauge rows_waiting = rows, "Rows of history that ClickHouse has not got yet.";
             Gauge waiting_bytes = bytes, "Bytes of the files of history.dir that have them.";
@@ -158,7 +161,7 @@ impl ShippingThread {
         let mut looked = 0;
         while !stop.requested() {
             std::thread::sleep(NAP);
-            let now = self.now();
+            let now = self.status.now();
             let Some(from) = self.status.from.get().filter(|_| looked != now).cloned() else {
                 continue;
             };
@@ -174,14 +177,10 @@ impl ShippingThread {
         }
     }
 
-    fn now(&self) -> u64 {
-        self.status.clock.unix_ms() / 1_000
-    }
-
     /// Ships the next shipment; returns whether there was one.
     fn ship(&mut self, from: &Shipping, stop: &Shutdown) -> Sent<bool> {
         self.make(stop)?;
-        if let Some(mut shipment) = self.again(stop, |it| Ok(from.next(it.now())?))? {
+        if let Some(mut shipment) = self.again(stop, |it| Ok(from.next(it.status.now())?))? {
             self.view(&shipment, &from.parts);
             self.make(stop)?;
             let names = self.again(stop, |it| Ok(from.begin(&shipment, &it.names)?))?;

@@ -5,6 +5,7 @@
 
 use super::rows::{self, Column};
 use crate::history::Dataset;
+use crate::value::text::joined;
 
 /// A table.
 #[derive(Debug)]
@@ -98,17 +99,15 @@ pub(crate) fn statements(database: &str, cluster: Option<&str>) -> Vec<String> {
         };
         let column = |(name, kind): &(&str, &str)| format!("{} {kind}", identifier(name));
         let columns = columns();
-        let made: Vec<_> = columns.iter().map(column).collect();
+        let made = joined(columns.iter().map(column), ",\n    ");
         all.push(format!(
-            "CREATE TABLE IF NOT EXISTS {local}{on}\n(\n    {}\n)\nENGINE = {engine}\n\
-             PARTITION BY {partition}\nORDER BY ({order})\n{more}\nCOMMENT '{about}'",
-            made.join(",\n    ")
+            "CREATE TABLE IF NOT EXISTS {local}{on}\n(\n    {made}\n)\nENGINE = {engine}\n\
+             PARTITION BY {partition}\nORDER BY ({order})\n{more}\nCOMMENT '{about}'"
         ));
         // Columns in ORDER BY existed from the start.
         let is_key = |name: &str| order.split(", ").any(|it| it == name);
-        let added = columns.iter().filter(|(name, _)| !is_key(name));
-        let added = added.map(|it| format!("ADD COLUMN IF NOT EXISTS {}", column(it)));
-        let added = added.collect::<Vec<_>>().join(",\n    ");
+        let added = columns.iter().filter(|(name, _)| !is_key(name)).map(column);
+        let added = joined(added.map(|it| format!("ADD COLUMN IF NOT EXISTS {it}")), ",\n    ");
         all.push(format!("ALTER TABLE {local}{on}\n    {added}"));
         if let Some(cluster) = cluster {
             let cluster = quoted(cluster);

@@ -30,7 +30,7 @@ pub(super) use self::read::{Batches, RowReader, StoredRows};
 use super::histogram::{encode, encoded_pairs, ends, settle};
 use super::requests::files;
 use super::row::StoredRow;
-use super::{Dataset, Resolution, Row};
+use super::{Dataset, Gain, Resolution, Row};
 use crate::report::definition::Level;
 use crate::report::histogram::{BucketLayout, LOG_LINEAR_BITS, Rank, Rounding, within};
 use crate::report::layout::{Measure, OTHER};
@@ -273,16 +273,10 @@ impl BatchBuilder {
 
     /// Adds a row.
     pub(super) fn push(&mut self, row: &Row) {
-        let sum = &row.gain.sum;
+        let Row { time, ref key, is_other, gain: Gain { ref sum, extremes } } = *row;
         let encoded = sum.histogram().map(|it| encode(it, &self.buckets, self.bits));
-        self.push_stored(&StoredRow {
-            time: row.time,
-            key: &row.key,
-            is_other: row.is_other,
-            totals: sum.totals,
-            extremes: row.gain.extremes,
-            histogram: encoded.as_deref(),
-        });
+        let (totals, histogram) = (sum.totals, encoded.as_deref());
+        self.push_stored(&StoredRow { time, key, is_other, totals, extremes, histogram });
     }
 
     /// Likewise, with its histogram encoded.
@@ -346,8 +340,7 @@ impl BatchBuilder {
 pub(super) type Quantiles = [Option<f64>; PERCENTILES.len()];
 
 static RANKS: LazyLock<Vec<Rank>> = LazyLock::new(|| {
-    let ranks = PERCENTILES.iter();
-    ranks.filter_map(|(_, percent)| Rank::percent(*percent, Rounding::Up)).collect()
+    PERCENTILES.iter().filter_map(|(_, percent)| Rank::percent(*percent, Rounding::Up)).collect()
 });
 
 /// The percentiles of a row with this histogram; none if it is empty. They stay between the
@@ -434,7 +427,6 @@ impl Content {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::history::row::Gain;
 
     #[test]
     fn percentiles_of_equal_times_are_that_time_and_none_is_above_the_longest() {

@@ -146,8 +146,7 @@ impl Dataset {
     /// Samples of PHP's functions: rows of no report, with more keys than the live one of that name
     /// has.
     pub(crate) fn samples() -> Self {
-        let keys = SAMPLE_KEYS.map(SampleKey::name);
-        Self::of_keys("profile_functions", SAMPLES, &keys)
+        Self::of_keys("profile_functions", SAMPLES, &SAMPLE_KEYS.map(SampleKey::name))
     }
 
     fn of_keys(report: &str, hash: &str, keys: &[&str]) -> Self {

@@ -32,7 +32,7 @@ use crate::state::last_end::LostAtStop;
 use crate::state::snapshot_writer::PiecesCut;
 use crate::telemetry::counters::HistoryCounters;
 use crate::telemetry::reading::{Group, Place, Reading, readings};
-use crate::value::text::counted;
+use crate::value::text::{counted, joined};
 
 /// Division of the memory that raw requests do not get, in eighths: for the running rows, for the
 /// ones being flushed, for the store and for seconds in transit.
@@ -280,8 +280,7 @@ impl History {
     /// The pieces that were set aside, if there are any.
     pub(crate) fn why_lacking(&self) -> Option<String> {
         let status = self.0.status.lock();
-        let aside = status.set_aside.iter().map(|it| it.display().to_string());
-        let aside = aside.collect::<Vec<_>>().join(", ");
+        let aside = joined(status.set_aside.iter().map(|it| it.display()), ", ");
         let why = "history goes without what cannot be read and was set aside";
         (!aside.is_empty()).then(|| format!("{why}: {aside}"))
     }
@@ -421,8 +420,7 @@ impl History {
 
     /// Whether there are rows of an earlier process to write.
     pub(super) fn has_restored(&self) -> bool {
-        let memory = MEMORY.lock(&self.0.memory);
-        memory.flushing.as_ref().is_some_and(|it| it.is_restored)
+        MEMORY.lock(&self.0.memory).flushing.as_ref().is_some_and(|it| it.is_restored)
     }
 
     /// Whether there are sealed rows to write.
@@ -454,7 +452,7 @@ impl History {
     /// may not have.
     pub(super) fn waiting(&self) -> (usize, BTreeMap<String, usize>) {
         let memory = MEMORY.lock(&self.0.memory);
-        let all = memory.rows(true).map(UnflushedRows::len).sum();
+        let all = memory.rows(true).flat_map(UnflushedRows::lens).map(|(_, rows)| rows).sum();
         let mut unlogged = BTreeMap::new();
         if memory.running.fresh.is_none() {
             for (report, rows) in memory.rows(false).flat_map(UnflushedRows::lens) {

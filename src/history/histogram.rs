@@ -145,10 +145,8 @@ pub(crate) fn quantile(
 ) -> Option<f64> {
     let total = histogram.iter().map(|(_, count)| count).sum();
     let folds = *layout == BucketLayout::LogLinear && bits < LOG_LINEAR_BITS;
-    let pairs = histogram.iter().map(|(bucket, count)| match folds {
-        true => (folded_bucket(bucket, bits), count),
-        false => (bucket, count),
-    });
+    let bucket_of = |bucket| if folds { folded_bucket(bucket, bits) } else { bucket };
+    let pairs = histogram.iter().map(|(bucket, count)| (bucket_of(bucket), count));
     (total > 0).then(|| settle(layout, layout.quantile(rank, total, pairs), bits))
 }
 

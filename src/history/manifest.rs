@@ -21,6 +21,7 @@
 //! files are `left` then. One below `log` that is not was away when others were flushed.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::{fs, io};
@@ -195,9 +196,8 @@ impl Manifest {
         self.aged = commit.aged.or(self.aged);
         self.datasets.extend(commit.datasets.into_iter().map(Arc::new));
         for path in &commit.remove {
-            self.parts
-                .remove(path)
-                .ok_or_else(|| format!("it removes {path}, which it does not have"))?;
+            let unknown = || format!("it removes {path}, which it does not have");
+            self.parts.remove(path).ok_or_else(unknown)?;
         }
         self.left.extend(commit.remove);
         self.left.extend(commit.left);
@@ -241,17 +241,10 @@ impl Manifest {
             }
             (number, *rows)
         });
-        Entry {
-            path: self.name(&part.path),
-            resolution: part.resolution,
-            from: part.span.start,
-            to: part.span.end,
-            bytes: part.bytes,
-            crc: part.crc,
-            written: part.written,
-            imported: part.is_imported,
-            sections: sections.collect(),
-        }
+        let Part { resolution, bytes, crc, written, is_imported: imported, .. } = *part;
+        let Range { start: from, end: to } = part.span;
+        let (path, sections) = (self.name(&part.path), sections.collect());
+        Entry { path, resolution, from, to, bytes, crc, written, imported, sections }
     }
 
     /// The commit that adds and removes parts, and its line. It includes these files of the log.
@@ -354,8 +347,7 @@ impl Manifest {
 
     /// Takes a part whose file is gone for missing. That need not be on disk: a start finds it out.
     pub(super) fn miss(&mut self, part: &Part) {
-        let gone = self.parts.remove_entry(&self.name(&part.path));
-        self.missing.extend(gone);
+        self.missing.extend(self.parts.remove_entry(&self.name(&part.path)));
     }
 
     /// Starts a new run. Parts whose files are gone do not count until they are back, unless they
@@ -363,9 +355,8 @@ impl Manifest {
     pub(super) fn begin_run(&mut self, expired: impl Fn(&Part) -> bool) -> [Vec<Arc<Part>>; 2] {
         self.head.run += 1;
         let is_gone = |_: &String, part: &mut Arc<Part>| {
-            fs::metadata(&part.path).is_err_and(|error| {
-                matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
-            })
+            let gone = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+            fs::metadata(&part.path).is_err_and(|error| gone.contains(&error.kind()))
         };
         let is_back = |_: &String, part: &mut Arc<Part>| {
             fs::metadata(&part.path).is_ok_and(|found| found.len() == part.bytes)

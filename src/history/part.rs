@@ -74,6 +74,11 @@ impl Part {
         number_of(&self.path)
     }
 
+    /// The beginning of the span of the published file that its first rows are, or will be, in.
+    pub(super) fn file_begin(&self) -> u64 {
+        self.resolution.file_span(self.span.start).start
+    }
+
     /// Whether it is a published file, which other programs read too, rather than a piece.
     pub(crate) fn is_published(&self) -> bool {
         is_published(&self.path)

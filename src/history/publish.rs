@@ -118,11 +118,9 @@ impl Store {
     /// days.
     fn due(&self, now: u64, is_raw: bool) -> Option<Vec<Arc<Part>>> {
         let mut waiting: BTreeMap<(Resolution, u64), Vec<&Arc<Part>>> = BTreeMap::new();
-        for part in
-            self.manifest.parts().filter(|part| !part.is_published() && part.is_raw() == is_raw)
-        {
-            let span = part.resolution.file_span(part.span.start);
-            waiting.entry((part.resolution, span.start)).or_default().push(part);
+        let waits = |part: &&Arc<Part>| !part.is_published() && part.is_raw() == is_raw;
+        for part in self.manifest.parts().filter(waits) {
+            waiting.entry((part.resolution, part.file_begin())).or_default().push(part);
         }
         // A published file does not tell by which process a minute was counted.
         let is_needed = |span: &Range<u64>| {
@@ -167,8 +165,8 @@ impl Store {
         });
         let opened = opened.collect::<Done<Vec<_>>>()?;
         let datasets = datasets(pieces.iter());
-        let begins = pieces.iter().map(|part| resolution.file_span(part.span.start).start);
-        let span = begins.min().unwrap_or(now)..now;
+        let begin = pieces.iter().map(|part| part.file_begin()).min();
+        let span = begin.unwrap_or(now)..now;
         let sums = resolution.coarser().map(|coarser| PendingWriter::new(self.create()?, coarser));
         let mut sums = sums.transpose()?;
         let mut staged = Vec::with_capacity(datasets.len() + 1);

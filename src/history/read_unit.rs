@@ -345,8 +345,7 @@ pub(super) fn on_all_processors<T: Send>(
         done
     };
     thread::scope(|scope| {
-        let others = (1..processors.min(count)).map(|_| scope.spawn(share));
-        let others: Vec<_> = others.collect();
+        let others: Vec<_> = (1..processors.min(count)).map(|_| scope.spawn(share)).collect();
         let own = share();
         let done = others.into_iter().map(|it| it.join().unwrap_or_else(|why| resume_unwind(why)));
         iter::once(own).chain(done).collect()

@@ -135,10 +135,7 @@ impl Store {
         let mut free = self.disk.free(self.dir())?.saturating_add(removed);
         let Retention { size_max, free_min, .. } = self.retention;
         let now = self.manifest.aged.map_or(now, |aged| aged.min(now));
-        let file = |part: &Part| {
-            let begin = part.resolution.file_span(part.span.start).start;
-            (!part.is_raw(), part.resolution, begin)
-        };
+        let file = |part: &Part| (!part.is_raw(), part.resolution, part.file_begin());
         parts.sort_by_key(|(part, is_kept)| (file(part), *is_kept, part.span.start));
         let (counters, mut gone) = (StoreCounters::default(), Vec::<Arc<Part>>::new());
         let mut counter = &counters.files_expired;

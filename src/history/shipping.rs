@@ -30,7 +30,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tracing::{error, warn};
 
 use super::Resolution;
@@ -165,8 +165,7 @@ impl Shipping {
 
     /// Links pieces that are about to be removed and not shipped yet.
     pub(super) fn keep(&self, disk: &Disk, removed: &[Arc<Part>]) -> Done {
-        let parts = Arc::clone(&self.parts.read());
-        let mut inner = LOCK.lock(&self.inner);
+        let (parts, mut inner) = self.locked();
         if inner.cursor.off != [None; 2] {
             inner.write(|cursor| cursor.pass(&parts, removed))?;
         }
@@ -207,6 +206,12 @@ impl Shipping {
         inner.release(|_, part| gone.iter().any(|it| it.path == part.path));
     }
 
+    /// The parts that count, and the state.
+    fn locked(&self) -> (Arc<[Arc<Part>]>, MutexGuard<'_, Inner>) {
+        let parts = Arc::clone(&self.parts.read());
+        (parts, LOCK.lock(&self.inner))
+    }
+
     /// The next shipment, if there is one.
     ///
     /// # Errors
@@ -214,8 +219,7 @@ impl Shipping {
     /// up: a shipment that has begun as a whole, since ClickHouse may have more of it and would
     /// replace that.
     pub fn next(&self, now: u64) -> Done<Option<Shipment>> {
-        let parts = Arc::clone(&self.parts.read());
-        let mut inner = LOCK.lock(&self.inner);
+        let (parts, mut inner) = self.locked();
         if let Some(reason) = &inner.damage {
             return Err(damaged(&inner.folder.join(CURSOR), reason.clone()));
         }
@@ -233,8 +237,7 @@ impl Shipping {
 
     /// Refused rows, to be tried again.
     pub(crate) fn refused(&self) -> Vec<(Refused, Shipment)> {
-        let parts = Arc::clone(&self.parts.read());
-        let inner = LOCK.lock(&self.inner);
+        let (parts, inner) = self.locked();
         let pieces = inner.pieces(&parts);
         let all: Vec<_> = pieces.values().chain(inner.files(&parts)).collect();
         let again = |it: &Refused| Shipment::of(it.units, all.iter().copied());
@@ -250,8 +253,7 @@ impl Shipping {
     /// # Errors
     /// Fails if it cannot be written; then it does not start.
     pub fn begin(&self, shipment: &Shipment, names: &Identity) -> Done<Identity> {
-        let parts = Arc::clone(&self.parts.read());
-        let mut inner = LOCK.lock(&self.inner);
+        let (parts, mut inner) = self.locked();
         let Cursor { sending_as, file_as, .. } = &inner.cursor;
         let begun = match shipment.units {
             ShipmentRows::Pieces(..) => sending_as.as_ref(),
@@ -302,8 +304,7 @@ impl Shipping {
 
     /// Rows that wait.
     pub(crate) fn waiting(&self) -> Waiting {
-        let parts = Arc::clone(&self.parts.read());
-        let inner = LOCK.lock(&self.inner);
+        let (parts, inner) = self.locked();
         let pieces = inner.pieces(&parts);
         let files = inner.files(&parts);
         let Cursor { dropped, refused, .. } = inner.cursor.clone();

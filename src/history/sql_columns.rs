@@ -17,12 +17,11 @@ use std::iter::repeat_n;
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, AsArray as _, Float64Array, RecordBatch, StringViewArray, TimestampSecondArray,
-    new_null_array,
+    ArrayRef, AsArray as _, Float64Array, RecordBatch, StringViewArray, new_null_array,
 };
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{
-    DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit, TimestampSecondType,
+    DataType, Field, Float64Type, Int64Type, Schema, SchemaRef, TimeUnit, TimestampSecondType,
 };
 use datafusion::common::pruning::PrunableStatistics;
 use datafusion::common::stats::Precision;
@@ -158,8 +157,7 @@ impl View {
         Ok(match begins.filter(|_| *content == Content::Time) {
             Some(begins) => {
                 let secs = by.secs().cast_signed();
-                let begins: TimestampSecondArray = begins.unary(|at| at - at.rem_euclid(secs));
-                Arc::new(begins)
+                Arc::new(begins.unary::<_, TimestampSecondType>(|at| at - at.rem_euclid(secs)))
             }
             None => shown,
         })
@@ -210,8 +208,7 @@ impl Form {
     fn convert(self, stored: &ArrayRef, data_type: &DataType) -> io::Result<ArrayRef> {
         let floats = |of: fn(f64) -> f64| -> Option<ArrayRef> {
             let numbers = stored.as_primitive_opt::<Int64Type>()?;
-            let floats: Float64Array = numbers.unary(|number| of(number as f64));
-            Some(Arc::new(floats))
+            Some(Arc::new(numbers.unary::<_, Float64Type>(|number| of(number as f64))))
         };
         let seconds = DataType::Timestamp(TimeUnit::Second, None);
         let made = match self {

@@ -522,10 +522,7 @@ fn until_flush(period_ms: u64, unix_ms: u64) -> u64 {
     let minute_ms = Resolution::Minute.secs() * 1_000;
     let next = (unix_ms - unix_ms.min(DELIVERED_MS)) / minute_ms + 1;
     let first = next * minute_ms + DELIVERED_MS - unix_ms;
-    match period_ms.checked_sub(first) {
-        Some(rest) => first + rest / minute_ms * minute_ms,
-        None => period_ms,
-    }
+    period_ms.checked_sub(first).map_or(period_ms, |rest| first + rest / minute_ms * minute_ms)
 }
 
 /// Data on disk, and counters.

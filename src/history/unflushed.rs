@@ -160,13 +160,7 @@ impl UnflushedRows {
     /// The first time of a row within a span, without those of coverage.
     pub(crate) fn first_time_in(&self, span: Range<u64>) -> Option<u64> {
         let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
-        let times = parts.filter_map(|it| it.moments.range(span.clone()).next());
-        times.map(|(time, _)| *time).min()
-    }
-
-    /// The number of its rows, without those of coverage.
-    pub(super) fn len(&self) -> usize {
-        self.lens().map(|(_, rows)| rows).sum()
+        parts.filter_map(|it| it.moments.range(span.clone()).next()).map(|(time, _)| *time).min()
     }
 
     /// The number of rows of each report.
@@ -202,13 +196,11 @@ impl UnflushedRows {
         let fresh = self.fresh.take();
         let parts = self.parts.iter().filter(|it| !it.dataset.is_coverage());
         let rows = parts.flat_map(|it| it.moments.values().flat_map(Rows::rows));
-        let rows = rows.filter(|(is_other, _)| !is_other);
-        let rows: Vec<Heft> = rows
-            .map(|(_, row)| {
-                let bytes = ROW_BYTES + row.key().len();
-                (row.weight(&self.hasher), bytes as u32, row.histogram_bytes() as u32)
-            })
-            .collect();
+        let heft = |(_, row): (bool, &KeptRow)| {
+            let bytes = ROW_BYTES + row.key().len();
+            (row.weight(&self.hasher), bytes as u32, row.histogram_bytes() as u32)
+        };
+        let rows: Vec<Heft> = rows.filter(|(is_other, _)| !is_other).map(heft).collect();
         let of_rows: usize = rows.iter().map(|row| row.1 as usize + row.2 as usize).sum();
         let room = (bytes_max / 4 * 3).saturating_sub(self.bytes().saturating_sub(of_rows));
         let mut shrunk = self.fold(divide(rows, room, room / 5 * 4));

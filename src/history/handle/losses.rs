@@ -32,19 +32,14 @@ impl History {
         self.0.requests.get()?;
         let Earlier { store, parts, unflushed, .. } = self.earlier()?;
         let written = RequestsSnapshot::new(&parts, None).received().map(|it| it.end);
-        let rows = unflushed.as_deref();
-        let first = rows.and_then(|rows| rows.times().min());
-        let start = written.max(first)?;
+        let rows = unflushed.unwrap_or_default();
+        let start = written.max(rows.times().min())?;
         let now = (self.0.clock.unix_ms() / 1_000).max(start + 1);
-        let last = rows.and_then(|rows| rows.times().max());
-        let end =
-            last.map_or(now, |last| now.min((last + Resolution::Minute.secs()).max(start + 1)));
+        let last = rows.times().max().map(|last| last + Resolution::Minute.secs());
+        let end = last.map_or(now, |last| now.min(last.max(start + 1)));
         let mut requests = 0;
-        if let Some(rows) = rows {
-            let all = rows.datasets().filter(|it| *it.report == *EVERYTHING);
-            all.for_each(|it| {
-                rows.rows(it, 0..u64::MAX, |row| requests += row.gain.sum.totals.requests);
-            });
+        for dataset in rows.datasets().filter(|it| *it.report == *EVERYTHING) {
+            rows.rows(dataset, 0..u64::MAX, |row| requests += row.gain.sum.totals.requests);
         }
         let has_log = self.0.log.get().is_some_and(|(bytes_max, _)| *bytes_max > 0);
         (requests > 0 || !has_log).then_some(LostAtStop {

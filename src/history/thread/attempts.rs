@@ -27,10 +27,8 @@ impl Attempts {
         limit: Option<&mut Limit>,
         others: &Self,
     ) {
-        self.pause_ms = match &error {
-            None => 0,
-            Some(_) => (self.pause_ms * 2).clamp(1_000, PAUSE_MS_MAX),
-        };
+        let longer_ms = (self.pause_ms * 2).clamp(1_000, PAUSE_MS_MAX);
+        self.pause_ms = if error.is_some() { longer_ms } else { 0 };
         self.next_ms = self.next_ms.max(now_ms + self.pause_ms);
         match (&error, limit) {
             (Some((error, cause)), Some(limit)) => {

@@ -129,7 +129,8 @@ fn what_comes_back_is_in_files_before_anything_else() {
     assert!(!writer.flush());
     count(&history, NOON);
     let earlier = history.earlier().unwrap();
-    assert_eq!((earlier.unflushed.unwrap().len(), earlier.parts.len()), (1, 0));
+    let rows: usize = earlier.unflushed.unwrap().lens().map(|(_, rows)| rows).sum();
+    assert_eq!((rows, earlier.parts.len()), (1, 0));
     // The log still has the one, and would have the other if it could be written.
     let waiting = || {
         let (all, lost) = history.waiting();
