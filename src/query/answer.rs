@@ -3,13 +3,19 @@
 //! An answer owns, or shares without locks, all it shows: nothing in it refers to anything that
 //! ingest writes, so a slow client holds memory and never a lock.
 
+use std::collections::BTreeSet;
+
 use super::question::{RequestName, Spans};
 use super::table::Table;
+use crate::config::suggest;
 use crate::input::squid::activity::Measures;
 use crate::pool::resolved::Timer;
 use crate::report::DefinedBy;
 use crate::series::Lines;
 use crate::value::Column;
+
+/// Most rows among whose keys one that may be meant is looked for.
+pub(crate) const MEANT_ROWS: usize = 2_000;
 
 /// The column with all keys as one text. Rows can be selected by it, but other keys name them: only
 /// a histogram view has no other.
@@ -79,6 +85,19 @@ impl ReportAnswer {
     pub fn keys(&self) -> Vec<&str> {
         let columns = self.table.columns();
         self.key_columns.iter().map(|key| columns[*key].name.as_str()).collect()
+    }
+
+    /// Says which value may be meant, if no row has these values of key columns.
+    pub(crate) fn meant(&self, wanted: &[(String, String)]) -> Option<String> {
+        wanted.iter().find_map(|(name, wanted)| {
+            let column = self.table.column(name)?;
+            let rows = 0..self.table.len().min(MEANT_ROWS);
+            let values: BTreeSet<_> =
+                rows.map(|row| self.table.value(row, column).plain()).collect();
+            let question = suggest::question(wanted, values.iter().map(String::as_str));
+            (!question.is_empty() && !values.contains(wanted))
+                .then(|| format!("no row matches{question}"))
+        })
     }
 }
 

@@ -4,7 +4,7 @@
 //! reads `CHUNK` rows at a time under the lock and copies the matches; rows evicted meanwhile are
 //! simply no longer found. Called from the front ends' blocking threads.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use super::error::QueryError;
 use super::question::{NumberField, RequestQuestion, RequestSearch};
 use super::table::{Rows, Table};
 use crate::config::rewrite::TextField;
+use crate::config::suggest;
 use crate::grammar::FixedTable;
 use crate::input::record::micros;
 use crate::merger::{SharedLive, answering};
@@ -30,6 +31,8 @@ pub(crate) use self::timer_groups::shown_field;
 
 /// Rows read under one hold of the lock: some fifty microseconds.
 const CHUNK: u64 = 8_192;
+/// Most tags among whose names one that may be meant is looked for.
+const NAMES_MAX: usize = 4_096;
 /// Bytes of a timer in addition to its tags, as written.
 const TIMER_BYTES: usize = 80;
 /// Most bytes of the timers of one page.
@@ -155,6 +158,9 @@ impl RawReader {
             Some(scanned_max) => self.slowest(&question.search, scanned_max, &mut page),
             None => self.newest(&question.search, &mut page),
         }
+        if page.table.is_empty() {
+            page.partial.extend(self.unknown_tag(&question.search));
+        }
         page
     }
 
@@ -179,6 +185,20 @@ impl RawReader {
         });
         page.timers = found.timers;
         page.table = self.table(found.rows);
+    }
+
+    /// Says that no request has a tag of that name, and which of the latest ones' may be meant.
+    fn unknown_tag(&self, search: &RequestSearch) -> Option<String> {
+        let live = answering(&self.live);
+        let (pool, rows) = (&live.pool, &live.pool.requests);
+        let is_unknown = |name: &&String| pool.strings.find(name.as_bytes()).is_none();
+        let name = search.tags.iter().map(|(name, _)| name).find(is_unknown)?;
+        let latest = rows.next_id().saturating_sub(CHUNK)..rows.next_id();
+        let sets: HashSet<u32> = latest.filter_map(|id| Some(rows.get(id)?.request_tags)).collect();
+        let pairs = sets.into_iter().flat_map(|set| pool.tag_sets.pairs(set)).take(NAMES_MAX);
+        let names: BTreeSet<&str> = pairs.map(|(name, _)| pool.strings.text(name)).collect();
+        let question = suggest::question(name, names);
+        Some(format!("no request in memory has a tag {name:?}{question}"))
     }
 
     /// The ids of the rows.

@@ -197,6 +197,9 @@ fn silences_are_made_refused_and_ended() {
     // There is no row yet.
     let none = "no row that a rule judges has these labels now";
     assert_eq!(made.json()["remark"], none);
+    let misspelt = json!({"matchers": {"alertname": "bussy"}, "for": "1s", "reason": "x"});
+    let remark = here.site.post(all, &misspelt.to_string()).json()["remark"].clone();
+    assert_eq!(remark, format!("{none}; did you mean \"busy\"?"));
     for (name, remark) in [
         ("alertname", none),
         (

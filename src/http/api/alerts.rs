@@ -13,8 +13,8 @@ use crate::access::Pass;
 use crate::alert::rule::{Rule, RuleError};
 use crate::alert::silence::Silence;
 use crate::alert::{Alerts, Rules};
-use crate::config::Config;
 use crate::config::units::parse_duration;
+use crate::config::{Config, suggest};
 use crate::http::answer::format::{Answer, created, ok};
 use crate::http::answer::json::bare;
 use crate::http::app::App;
@@ -178,7 +178,13 @@ fn unmatched(
     let names = Vec::from_iter(names).join(", ");
     Ok(Some(match unknown {
         Some(name) => format!("no alert could have the label {name:?}; there are {names}"),
-        None => "no row that a rule judges has these labels now".to_owned(),
+        None => {
+            let given = silence.matchers.get("alertname").map_or("", String::as_str);
+            let alerts = rules.iter().map(|it| it.entry.name.as_str());
+            let is_known = alerts.clone().any(|it| it == given);
+            let question = if is_known { String::new() } else { suggest::question(given, alerts) };
+            format!("no row that a rule judges has these labels now{question}")
+        }
     }))
 }
 

@@ -29,10 +29,10 @@ use crate::http::fleet;
 use crate::http::params::{NoParams, Params, encode, list_items, whole};
 use crate::http::request_checks::{JsonBody, members};
 use crate::http::time_range::Span;
-use crate::query::answer::{INDEX_VALUE, OfSpan, ReportAnswer, ReportSummary};
+use crate::query::answer::{INDEX_VALUE, MEANT_ROWS, OfSpan, ReportAnswer, ReportSummary};
 use crate::query::catalog::{Catalog, SelectedRows};
 use crate::query::error::QueryError;
-use crate::query::question::ReportQuestion;
+use crate::query::question::{ReportQuestion, When};
 use crate::report::definition::Columns;
 use crate::report::read::selection::RowSelection;
 use crate::value::{Column, Value};
@@ -138,10 +138,21 @@ pub(in crate::http) async fn read(
         let selection = |all: &[Column], keys: &[usize]| query.selection(all, keys);
         let selected = source.select(&name, &question, selection)?;
         check_chosen(&question, &selected)?;
-        let head = match &selected.answer.of_span {
+        let mut head = match &selected.answer.of_span {
             Some(of_span) => span_members(of_span, &selected.answer.partial),
             None => live_members(source, &name, &selected.answer),
         };
+        if selected.total == 0 && question.when == When::Now && !question.equal.is_empty() {
+            let some = |_: &[Column], keys: &[usize]| -> Result<_, Problem> {
+                let columns = Some(keys.to_vec());
+                Ok(RowSelection { columns, limit: MEANT_ROWS, ..RowSelection::default() })
+            };
+            let some = source.select(&name, &ReportQuestion::default(), some)?.answer;
+            if let Some(meant) = some.meant(&question.equal) {
+                let remarks = head.entry("partial").or_insert_with(|| json!([]));
+                remarks.as_array_mut().into_iter().for_each(|it| it.push(meant.as_str().into()));
+            }
+        }
         Ok(query.write(&name, selected, head))
     })
     .await

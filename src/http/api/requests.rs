@@ -109,8 +109,10 @@ fn write_page(page: RequestPage, when: &When, format: Format) -> RowBody {
     if let When::Span(Spans { span, .. }) = when {
         head.insert("from".into(), span.start.into());
         head.insert("to".into(), span.end.into());
-        head.insert("partial".into(), page.partial.into());
         tail["next_before"] = page.next_before.map(|it| it.to_string()).into();
+    }
+    if when != &When::Now || !page.partial.is_empty() {
+        head.insert("partial".into(), page.partial.into());
     }
     let mut writer = RowWriter::of_table(format, table.as_ref());
     if !page.timers.is_empty() {

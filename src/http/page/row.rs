@@ -138,7 +138,7 @@ impl Row {
                     p.over { (self.ranking.about) }
                     dl.facts { @for column in &self.ranking.columns { (self.ranking.fact(column, at)) } }
                 } @else {
-                    p.note { @if time.spans.is_some() { "Nothing with these keys was counted in this span. " } @else { "Nothing with these keys is in the report's window now. " } a href=(report) { "All rows of the report" } }
+                    p.note { @if time.spans.is_some() { "Nothing with these keys was counted in this span. " } @else { "Nothing with these keys is in the report's window now. " } @if let Some(meant) = self.ranking.answer.meant(&self.keys) { (frame::sentence(&meant)) " " } a href=(report) { "All rows of the report" } }
                 }
             }
             (self.ranking.remarks(time))

@@ -255,6 +255,27 @@ fn timers_are_summed_by_the_usual_tag_if_no_key_is_named() {
     assert_has!(server.get("/timers?by=group,sript_name").body => "did you mean &quot;script_name&quot;?");
 }
 
+/// Of tags and rows, where an answer is empty.
+#[test]
+fn names_that_only_data_have_are_suggested() {
+    let server = Server::of(6);
+    let meant = "no request in memory has a tag \"enb\"; did you mean \"env\"?";
+    let found = server.get("/api/v1/requests?tag.enb=prod").json();
+    assert_eq!(found["partial"], json!([meant]));
+    assert_has!(server.get("/requests?tag.enb=prod").body => "did you mean &quot;env&quot;?");
+    let none = server.get("/api/v1/requests?tag.env=nosuch").json();
+    assert_eq!((&none["rows"], none.get("partial")), (&json!([]), None));
+    let name = "report_by_script_name";
+    let script = script_and_status(0).0;
+    let wrong = script.replacen('/', "/x", 1);
+    let found = server.get(&format!("/api/v1/reports/{name}?script_name={wrong}")).json();
+    assert_has!(found.to_string() => "no row matches; did you mean ");
+    let page = server.get(&format!("/reports/{name}/row?script_name={wrong}")).body;
+    assert_has!(page => "No row matches; did you mean &quot;");
+    let page = server.get(&format!("/reports/{name}/row?script_name={script}")).body;
+    assert_lacks!(page => "did you mean");
+}
+
 /// Whatever else is lacking: there is no history here.
 #[test]
 fn without_a_fleet_that_is_the_reason() {
