@@ -44,7 +44,7 @@ const DELIVERED_MS: u64 = 900;
 const ROWS_PER_LOOK: u32 = 256;
 
 /// Milliseconds between two attempts to open the store.
-const OPEN_MS: u64 = 10_000;
+const OPEN_MS: u64 = 5_000;
 
 /// Milliseconds between two looks at a folder that could not be written.
 const LOOK_MS: u64 = 1_000;
@@ -365,6 +365,9 @@ impl Work {
                 }
                 requests.iter().for_each(|it| it.copier().clear());
             });
+        } else if self.writing.error.is_some() && !self.is_stopping {
+            // Nothing to write is no sign that something could be.
+            written = store.attempt(|store| store.make_room(self.now()));
         }
         requests.iter().for_each(|it| it.end_flush(written.is_ok().then_some(raw.len())));
         if written.is_ok() {
