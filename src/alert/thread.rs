@@ -3,7 +3,6 @@
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -23,7 +22,7 @@ use crate::clock::Clock;
 use crate::shutdown::Shutdown;
 use crate::state::StateError;
 use crate::state::document::{Document, VERSION};
-use crate::state::folder::STATE;
+use crate::state::folder::KeptFolder;
 
 /// Interval between checks for completed seconds.
 const PERIOD: Duration = Duration::from_millis(100);
@@ -58,22 +57,21 @@ pub(crate) struct Evaluation {
 }
 
 impl Evaluation {
-    /// Restores the state kept in `dir`, if any, so that firing alerts keep firing.
+    /// Restores the state kept in `folder`, if any, so that firing alerts keep firing.
     ///
     /// # Errors
     /// If the state file exists but cannot be read.
     pub(crate) fn open(
         alerts: Arc<Alerts>,
         memory: usize,
-        dir: Option<&Path>,
+        folder: Option<&KeptFolder>,
         clock: &dyn Clock,
         past: Arc<dyn Past>,
     ) -> Result<Self, StateError> {
         let rules = alerts.rules();
         let mut engine = Engine::new(&rules, memory, 1);
-        let open =
-            |dir| Document::open::<Contents>(STATE, dir, "alerts", "the alerts", clock.unix_secs());
-        let (document, read) = dir.map(open).transpose()?.unzip();
+        let open = |it| Document::open::<Contents>(it, "alerts", "the alerts", clock.unix_secs());
+        let (document, read) = folder.map(open).transpose()?.unzip();
         if let Some(mut read) = read.flatten() {
             engine.restore(read.alerts, (clock.unix_ms() / 1_000).saturating_sub(read.unix));
             *alerts.silences.lock() = read.silences;

@@ -67,9 +67,10 @@ pub(super) fn start(
     if alerts.rules().is_empty() && alerts.receivers.is_empty() {
         return Ok(Vec::new());
     }
-    let (memory, dir) = (config.alerting.memory, config.state.dir.as_deref());
+    let memory = config.alerting.memory;
+    let folder = catalog.status.snapshots.as_ref().map(|it| &it.folder);
     let past = Arc::<Catalog>::clone(catalog);
-    let evaluation = Evaluation::open(Arc::clone(alerts), memory, dir, &**clock, past)?;
+    let evaluation = Evaluation::open(Arc::clone(alerts), memory, folder, &**clock, past)?;
     let mut workers = Vec::new();
     for at in 0..alerts.receivers.len() {
         let agent = alerts.receivers[at].agent().map_err(StartError::Push)?;

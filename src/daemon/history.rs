@@ -21,7 +21,7 @@ use crate::query::catalog::Catalog;
 use crate::query::catalog::past::refill::Refill;
 use crate::query::status::Status;
 use crate::state::StateError;
-use crate::state::folder::HISTORY;
+use crate::state::folder::{HISTORY, KeptFolder};
 use crate::state::last_end::LastEnd;
 use crate::state::snapshot::HistoryFrom;
 use crate::state::snapshot_writer::{CutHistory, PiecesCut, Snapshots};
@@ -42,6 +42,7 @@ impl OpenHistory {
         config: &Config,
         clock: &Arc<dyn Clock>,
         squids: &[Arc<Source>],
+        kept: Option<&KeptFolder>,
     ) -> Result<Self, StartError> {
         let settings = &config.history;
         let Some(dir) = settings.dir.clone() else { return Ok(Self::default()) };
@@ -79,8 +80,12 @@ impl OpenHistory {
         let replayed = history.clone();
         let shipping = shipper.as_ref().map(ShippingThread::status);
         let folder = dir.clone();
+        let kept = kept.filter(|it| it.setting == HISTORY).cloned();
         let open = move || {
-            let mut store = Store::open(&dir, retention)?;
+            let opened = Store::open(&dir, retention);
+            let error = opened.as_ref().err().and_then(|it| it.of_folder());
+            kept.iter().for_each(|it| it.was_opened(error));
+            let mut store = opened?;
             store.share(Arc::clone(&parts));
             let kept = store.ship(shipping.as_ref().map(|_| &*shipped))?;
             replayed.replay(&mut store);

@@ -44,9 +44,10 @@ use crate::query::definitions::Definitions;
 use crate::query::status::Status;
 use crate::report::definition::Defaults;
 use crate::shutdown::Shutdown;
+use crate::state::folder::{self, KeptFolder};
 use crate::state::last_end::{LastEnd, RunningMark};
 use crate::state::snapshot_writer::{CutAt, SnapshotFile, SnapshotWriter, Snapshots};
-use crate::state::{self, StateError, folder};
+use crate::state::{self, State, StateError};
 use crate::telemetry::Counters;
 use crate::telemetry::losses::LossLog;
 
@@ -117,14 +118,15 @@ impl Daemon {
     ) -> Result<Self, StartError> {
         let opened = Opened::open(config, &*clock, activated)?;
         let (sockets, otlps, squids) = (opened.sockets, opened.otlps, opened.squids);
+        let kept = kept_in(config, opened.state.as_ref());
         startup::log_start(config, &sockets);
 
         let dir = config.state.dir.as_deref();
-        let mut last_end = kept_in(config).map(LastEnd::of);
+        let mut last_end = kept.as_ref().map(|it| LastEnd::of(&it.dir));
         let previous = dir.and_then(|dir| SnapshotFile::open(dir, clock.unix_secs()));
         let clock = startup::continued(clock, previous.as_ref());
         let users = Arc::new(UserStore::new(opened.users, Arc::clone(&clock)));
-        let annotations = startup::open_annotations(config, &*clock)?;
+        let annotations = startup::open_annotations(config, kept.as_ref(), &*clock)?;
         let hasher = Hasher::new();
         let counters = Counters {
             logins: Arc::clone(&users.attempts.counters),
@@ -136,7 +138,7 @@ impl Daemon {
         startup::go_on_counting(&counters, &sockets, &squids, previous.as_ref());
         let followed = counters.followed();
         // After that: positions of followed files in history take precedence over the snapshot.
-        let mut history = OpenHistory::open(config, &clock, &counters.squids)?;
+        let mut history = OpenHistory::open(config, &clock, &counters.squids, kept.as_ref())?;
         let of_snapshot = previous.as_ref().map_or(0, |it| it.contents.unix_ms / 1000);
         let stored_until = of_snapshot.max(history.written());
         if let Some(why) = why_clock_behind(&*clock, stored_until) {
@@ -147,9 +149,8 @@ impl Daemon {
         }
         let receivers = Receivers::start(config, sockets, squids, &counters, &clock, &hasher)?;
 
-        let snapshots = dir.zip(opened.state.as_ref());
         let snapshots =
-            snapshots.map(|(dir, state)| Snapshots::new(dir, state, config.state.snapshot_period));
+            opened.state.as_ref().map(|state| Snapshots::new(state, config.state.snapshot_period));
         if let Some(snapshots) = &snapshots {
             snapshots.check();
         }
@@ -178,8 +179,8 @@ impl Daemon {
         let gathering = Arc::new(GatheringPeriod::new(config.ingest.stats_gathering_period));
         // Before the first sample is taken.
         let rollup = history.minute_rows(config, samples.clone());
-        let (rules, kept) = (&receivers.rule_counters, samples.clone());
-        let profile = profile::start(config, kept, rules, &clock, &hasher)?;
+        let rules = &receivers.rule_counters;
+        let profile = profile::start(config, samples.clone(), rules, &clock, &hasher)?;
         let rule_counters = receivers.rule_counters;
         let status = history.add_to(Status {
             profile: profile.as_ref().map(|it| Arc::clone(&it.profile)),
@@ -263,14 +264,14 @@ impl Daemon {
             })
         });
         let mark = {
-            let kept = kept_in(config).map(Path::to_owned).zip(end.cloned());
+            let kept = kept.zip(end.cloned());
             let (catalog, clock) = (Arc::clone(&catalog), Arc::clone(&clock));
             move || {
-                let kept = kept.as_ref().filter(|(dir, _)| dir.is_dir() && folder::is_made(dir));
+                let kept = kept.as_ref().filter(|(it, _)| it.dir.is_dir() && it.is_made());
                 let mut mark = catalog.mark.lock();
-                if let (Some((dir, end)), None) = (kept, &*mark) {
+                if let (Some((folder, end)), None) = (kept, &*mark) {
                     let (lost, now_ms) = (catalog.missing_spans(), clock.unix_ms());
-                    *mark = Some(RunningMark::set(dir, end, &lost, now_ms));
+                    *mark = Some(RunningMark::set(&folder.dir, end, &lost, now_ms));
                 }
             }
         };
@@ -453,10 +454,10 @@ pub(crate) fn check(config: &Config) -> Result<Rules, Vec<Misconfigured>> {
     }
 }
 
-/// The folder that records how the previous process ended.
-fn kept_in(config: &Config) -> Option<&Path> {
-    let dirs = [&config.state.dir, &config.history.dir];
-    dirs.into_iter().flatten().next().map(PathBuf::as_path)
+/// The folder with the files that are rewritten, and the record of how the process ended.
+fn kept_in(config: &Config, state: Option<&State>) -> Option<KeptFolder> {
+    let history = config.history.dir.as_ref().map(|dir| KeptFolder::new(folder::HISTORY, dir));
+    state.map(|state| state.folder.clone()).or(history)
 }
 
 /// Fails if the configuration asks for history and this build has none.

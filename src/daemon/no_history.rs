@@ -14,6 +14,7 @@ use crate::profile::Profile;
 use crate::query::catalog::Catalog;
 use crate::query::catalog::past::refill::Refill;
 use crate::query::status::Status;
+use crate::state::folder::KeptFolder;
 use crate::state::last_end::LastEnd;
 use crate::state::snapshot_writer::{CutHistory, Snapshots};
 
@@ -24,6 +25,7 @@ impl OpenHistory {
         _: &Config,
         _: &Arc<dyn Clock>,
         _: &[Arc<Source>],
+        _: Option<&KeptFolder>,
     ) -> Result<Self, StartError> {
         Ok(Self)
     }

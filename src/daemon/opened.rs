@@ -81,7 +81,8 @@ impl Opened {
         }
         let rules = alerts::rules(config, &definitions.reports).map_err(alerts::first)?;
         let alerts = Arc::new(Alerts::new(config, rules));
-        let releases = releases::open(config, clock)?;
+        let of_state = state.as_ref().map(|it| &it.folder);
+        let releases = releases::open(config, of_state, clock)?;
         if let Some(tag) = releases.0.tag()
             && !definitions.add_releases(&tag, &defaults)
         {

@@ -14,21 +14,23 @@ use crate::query::catalog::Catalog;
 use crate::release::Releases;
 use crate::shutdown::Shutdown;
 use crate::state::document::Document;
+use crate::state::folder::KeptFolder;
 
 /// Interval between two turns.
 const PERIOD: Duration = Duration::from_millis(100);
 /// Turns between two looks for the tag.
 const LOOK: u64 = 10;
 
-/// The releases of a configuration, with what is kept of them in `state.dir`.
+/// The releases of a configuration, with what is kept of them in the folder for state.
 pub(super) fn open(
     config: &Config,
+    folder: Option<&KeptFolder>,
     clock: &dyn Clock,
 ) -> Result<(Releases, Option<Document>), StartError> {
     let (settings, error_status) = (&config.releases, config.reports.error_status);
     let releases = Releases::new(settings.after.as_secs(), error_status);
-    let dir = config.state.dir.as_ref().filter(|_| !settings.tag.is_empty());
-    let file = dir.map(|dir| releases.open(dir, &settings.tag, clock.unix_secs()));
+    let folder = folder.filter(|_| !settings.tag.is_empty());
+    let file = folder.map(|it| releases.open(it, &settings.tag, clock.unix_secs()));
     let file = file.transpose()?;
     Ok((releases, file))
 }

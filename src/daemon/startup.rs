@@ -41,7 +41,7 @@ use crate::report::definition::{Defaults, Definition};
 use crate::report::{DefinedBy, NotRestored, Reports, Ticks, WatchSettings};
 use crate::series::{self, Series};
 use crate::state::annotations::Annotations;
-use crate::state::folder::{HISTORY, STATE};
+use crate::state::folder::{KeptFolder, STATE};
 use crate::state::last_end::LastEnd;
 use crate::state::snapshot::{self, Restored};
 use crate::state::snapshot_writer::{self, RestoredSnapshot, SnapshotFile, Snapshots};
@@ -339,21 +339,22 @@ pub(super) fn open_state(
 /// cannot be read, they are kept in memory.
 pub(super) fn open_annotations(
     config: &Config,
+    folder: Option<&KeptFolder>,
     clock: &dyn Clock,
 ) -> Result<Annotations, StateError> {
-    if let Some(dir) = &config.state.dir {
-        return Annotations::open(STATE, dir, clock.unix_secs());
-    }
     // Those of a demo would not survive it.
     let is_temporary = config.data.dir.as_deref().is_some_and(is_temporary);
-    let Some(dir) = config.history.dir.as_ref().filter(|_| !is_temporary) else {
+    let Some(folder) = folder.filter(|it| it.setting == STATE || !is_temporary) else {
         return Ok(Annotations::default());
     };
-    let opened = Annotations::open(HISTORY, dir, clock.unix_secs());
-    Ok(opened.unwrap_or_else(|error| {
-        error!(%error, "Annotations are kept in memory only.");
-        Annotations::default()
-    }))
+    let opened = Annotations::open(folder, clock.unix_secs());
+    opened.or_else(|error| match folder.setting {
+        STATE => Err(error),
+        _ => {
+            error!(%error, "Annotations are kept in memory only.");
+            Ok(Annotations::default())
+        }
+    })
 }
 
 /// Logs what was restored after an unclean end, and what is missing still.

@@ -74,6 +74,14 @@ impl StoreError {
         (self.advised(dir), cause)
     }
 
+    /// The error, if it is one of the folder or a file in it.
+    pub(crate) const fn of_folder(&self) -> Option<&StateError> {
+        match self {
+            Self::Folder(error) => Some(error),
+            _ => None,
+        }
+    }
+
     /// Whether a disk has no room.
     pub(super) fn is_full(&self) -> bool {
         matches!(self, Self::Folder(error) if error.is_full())

@@ -22,7 +22,6 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::iter;
-use std::path::Path;
 use std::sync::Arc;
 
 use base64::Engine as _;
@@ -44,7 +43,7 @@ use crate::report::{OTHER_ID, Watched};
 use crate::state::StateError;
 use crate::state::annotations::Annotation;
 use crate::state::document::{Document, VERSION};
-use crate::state::folder::STATE;
+use crate::state::folder::KeptFolder;
 
 /// The report that is counted from.
 pub const REPORT: &str = "report_by_release";
@@ -90,12 +89,12 @@ impl Releases {
     /// If the file exists but cannot be read.
     pub(crate) fn open(
         &self,
-        dir: &Path,
+        folder: &KeptFolder,
         tags: &[String],
         unix_secs: u32,
     ) -> Result<Document, StateError> {
         let (document, read) =
-            Document::open::<Contents>(STATE, dir, "releases", "the releases", unix_secs)?;
+            Document::open::<Contents>(folder, "releases", "the releases", unix_secs)?;
         if let Some(Contents { releases, running, mut unmeasured, .. }) = read {
             match postcard::from_bytes::<Tracker>(&STANDARD.decode(releases).unwrap_or_default()) {
                 Ok(mut kept) if kept.form == FORM && tags.contains(&kept.tag) => {

@@ -16,6 +16,7 @@ use crate::cli::load::demo::{self, Shop};
 use crate::input::record::micros;
 use crate::report::histogram::BucketLayout;
 use crate::report::totals::Totals;
+use crate::state::folder::{KeptFolder, STATE};
 
 fn assert_near(found: f64, expected: f64) {
     let error = (found / expected - 1.0).abs();
@@ -400,7 +401,8 @@ fn what_is_not_known_is_left_out_of_averages() {
     let dir = tempfile::tempdir().unwrap();
     let tags = ["release".to_owned()];
     let releases = Releases::new(1_800, 500);
-    let file = releases.open(dir.path(), &tags, 1).unwrap();
+    let folder = KeptFolder::new(STATE, dir.path());
+    let file = releases.open(&folder, &tags, 1).unwrap();
     let mut tracker = releases.watch("release");
     tracker.begin_second(1_709_157_600, 1);
     let (ru_utime, ru_stime, memory) = (90_000_000, 30_000_000, 240_000);
@@ -412,7 +414,7 @@ fn what_is_not_known_is_left_out_of_averages() {
     drop(tracker);
     releases.save(&file, true).unwrap();
     let again = Releases::new(1_800, 500);
-    again.open(dir.path(), &tags, 1).unwrap();
+    again.open(&folder, &tags, 1).unwrap();
     for releases in [releases, again] {
         let shown = releases.all().into_iter().map(|it| (it.requests, it.cpu, it.memory));
         let expected = [(90, None, None), (120, Some(4.0), Some(8_000.0))];

@@ -10,7 +10,6 @@
 //! counts; reads wait for none of them.
 
 use std::ops::RangeInclusive;
-use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
@@ -18,7 +17,7 @@ use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::document::{Document, VERSION};
-use super::folder::{Setting, StateError};
+use super::folder::{KeptFolder, StateError};
 use crate::instruments::Instrument;
 
 /// Changes to annotations, including their file.
@@ -99,10 +98,9 @@ impl Annotations {
     ///
     /// # Errors
     /// Fails if the file exists but cannot be read.
-    pub(crate) fn open(setting: Setting, dir: &Path, unix_secs: u32) -> Result<Self, StateError> {
+    pub(crate) fn open(folder: &KeptFolder, unix_secs: u32) -> Result<Self, StateError> {
         let (document, read) = Document::open::<Contents<Annotation>>(
-            setting,
-            dir,
+            folder,
             "annotations",
             "the annotations",
             unix_secs,
@@ -207,7 +205,7 @@ mod tests {
     #[test]
     fn they_are_there_after_opening_again_and_numbers_are_not_used_again() {
         let dir = tempfile::tempdir().unwrap();
-        let open = || Annotations::open(STATE, dir.path(), 7).unwrap();
+        let open = || Annotations::open(&KeptFolder::new(STATE, dir.path()), 7).unwrap();
         let kept = open();
         assert!(kept.persistent() && kept.all().is_empty());
         for (time, text) in [(30, "c"), (10, "a\n\"ä\""), (20, "b"), (10, "a2")] {
@@ -239,7 +237,7 @@ mod tests {
     #[test]
     fn what_cannot_be_written_is_not_made() {
         let dir = tempfile::tempdir().unwrap();
-        let kept = Annotations::open(STATE, dir.path(), 7).unwrap();
+        let kept = Annotations::open(&KeptFolder::new(STATE, dir.path()), 7).unwrap();
         kept.add(about(1, "a")).unwrap();
         // Not a matter of permissions, so that it holds for root too.
         let new = dir.path().join("annotations.json.new");
@@ -264,7 +262,7 @@ mod tests {
             (&last, 9),
         ] {
             fs::write(&file, text).unwrap();
-            let kept = Annotations::open(STATE, dir.path(), at).unwrap();
+            let kept = Annotations::open(&KeptFolder::new(STATE, dir.path()), at).unwrap();
             assert!(kept.all().is_empty());
             let aside = file.with_added_extension(format!("corrupt-{at}"));
             assert_eq!(fs::read_to_string(aside).unwrap(), text);

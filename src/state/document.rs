@@ -14,7 +14,7 @@ use serde_json::Value as Json;
 use tracing::error;
 
 use super::files;
-use super::folder::{self, Setting, StateError};
+use super::folder::{KeptFolder, Setting, StateError};
 use crate::instruments::MeasuredWrite;
 
 /// The format version of the files; a daemon reads this one and the older ones that it names (none
@@ -28,7 +28,7 @@ pub(super) const BYTES_MAX: u64 = 256 << 20;
 /// One such file.
 #[derive(Debug)]
 pub(crate) struct Document {
-    setting: Setting,
+    folder: KeptFolder,
     path: PathBuf,
     /// The existing file could be neither read nor set aside, so it must not be overwritten.
     in_the_way: bool,
@@ -42,15 +42,14 @@ impl Document {
     /// # Errors
     /// Fails if it exists but cannot be opened or read.
     pub(crate) fn open<T: DeserializeOwned>(
-        setting: Setting,
-        dir: &Path,
+        folder: &KeptFolder,
         list: &'static str,
         what: &'static str,
         unix_secs: u32,
     ) -> Result<(Self, Option<T>), StateError> {
-        let path = dir.join(format!("{list}.json"));
-        let read = read(setting, &path, list)?;
-        let mut document = Self { setting, path, in_the_way: false };
+        let path = folder.dir.join(format!("{list}.json"));
+        let read = read(folder.setting, &path, list)?;
+        let mut document = Self { folder: folder.clone(), path, in_the_way: false };
         let read = read.unwrap_or_else(|reason| {
             document.set_aside(&reason, what, unix_secs);
             None
@@ -94,12 +93,12 @@ impl Document {
             true => Err(io::Error::other(
                 "a corrupt file of that name could not be set aside when the daemon started; move it away and restart",
             )),
-            false if self.path.parent().is_some_and(|dir| !folder::is_made(dir)) => Err(
-                io::Error::other("the folder could not be made yet; that is tried every 5 seconds"),
-            ),
+            false if !self.folder.is_made() => Err(io::Error::other(
+                "the folder could not be made yet; that is tried every 5 seconds",
+            )),
             false => files::replace(&self.path, write),
         };
-        written.map_err(self.setting.failed("write", &self.path))
+        written.map_err(self.folder.setting.failed("write", &self.path))
     }
 }
 

@@ -1,13 +1,14 @@
 //! Folders that belong to one daemon: found, created when missing, and locked while open.
 
-use std::collections::BTreeSet;
 use std::fmt;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
+use rustix::io::Errno;
 use thiserror::Error;
 use tracing::warn;
 
@@ -110,6 +111,12 @@ impl StateError {
         matches!(self, Self::Io { source, .. } if is_full(source.kind()))
     }
 
+    /// Whether a disk takes nothing now: it is full or read-only. Does not end a start.
+    pub(super) fn is_of_disk(&self) -> bool {
+        let is_read_only = |it: &io::Error| it.kind() == io::ErrorKind::ReadOnlyFilesystem;
+        self.is_full() || matches!(self, Self::Io { source, .. } if is_read_only(source))
+    }
+
     /// A hint for the operator, as commands or settings, for a folder; empty if the error says it
     /// all.
     pub(crate) fn advice(&self, dir: &Path) -> String {
@@ -118,7 +125,7 @@ impl StateError {
                 MAKE_ROOM.replace(", or", ", lower history.free_min, or")
             }
             Self::NoRoom { .. } => MAKE_ROOM.to_owned(),
-            Self::Io { source, path, .. } => advice_on(source.kind(), path, dir),
+            Self::Io { source, path, .. } => advice_on(source, path, dir),
             Self::NotAFolder { .. } | Self::InUse { .. } => String::new(),
         }
     }
@@ -147,14 +154,19 @@ pub(crate) const MAKE_ROOM: &str =
     "make room on that disk, or name another folder: --data DIR (data.dir)";
 
 /// What to do about an I/O error of a file or folder in `dir`; empty if nobody knows.
-pub(crate) fn advice_on(kind: io::ErrorKind, path: &Path, dir: &Path) -> String {
+pub(crate) fn advice_on(error: &io::Error, path: &Path, dir: &Path) -> String {
     let absolute = std::path::absolute(dir);
     let shown = dir.display();
-    match kind {
+    match error.kind() {
         kind if is_full(kind) => MAKE_ROOM.to_owned(),
         io::ErrorKind::ReadOnlyFilesystem => {
             let dir = absolute.as_deref().unwrap_or(dir).display();
             format!("mount it read-write; in a unit of systemd: ReadWritePaths={dir}")
+        }
+        _ if error.raw_os_error() == Some(Errno::PERM.raw_os_error()) => {
+            format!(
+                "look whether it is immutable (lsattr -d {shown}), or its file system or a container forbids it"
+            )
         }
         // This does not help with errors of a file in it.
         io::ErrorKind::PermissionDenied | io::ErrorKind::NotFound if !path.is_file() => {
@@ -302,13 +314,40 @@ fn has_room(setting: Setting, path: &Path, needed: u64) -> Result<u64, StateErro
     }
 }
 
-/// Folders that could not be made when they were opened. Until they are, one that is there is
-/// another daemon's.
-static NOT_MADE: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// The folder in which a daemon rewrites files: `state.dir`, or without that `history.dir`.
+#[derive(Debug, Clone)]
+pub struct KeptFolder {
+    pub(crate) setting: Setting,
+    pub(crate) dir: PathBuf,
+    is_made: Arc<AtomicBool>,
+}
 
-/// Whether a folder was there when it was opened, or has been made.
-pub(crate) fn is_made(dir: &Path) -> bool {
-    !NOT_MADE.lock().contains(dir)
+impl KeptFolder {
+    /// One that is there, as far as known.
+    pub(crate) fn new(setting: Setting, dir: &Path) -> Self {
+        Self { setting, dir: dir.into(), is_made: Arc::new(true.into()) }
+    }
+
+    /// Opens and locks it, as [`LockedFolder::open`].
+    pub(super) fn lock(&self) -> Result<LockedFolder, StateError> {
+        let opened = LockedFolder::open(self.setting, &self.dir);
+        self.was_opened(opened.as_ref().err());
+        opened
+    }
+
+    /// Records how an attempt to open it ended.
+    pub(crate) fn was_opened(&self, error: Option<&StateError>) {
+        let is_missing = matches!(error, Some(StateError::Io { what: MAKE, .. }));
+        if is_missing || error.is_none() {
+            self.is_made.store(!is_missing, Ordering::Relaxed);
+        }
+    }
+
+    /// Whether it was there when it was opened, or has been made. Until then, one that is there is
+    /// another daemon's.
+    pub(crate) fn is_made(&self) -> bool {
+        self.is_made.load(Ordering::Relaxed)
+    }
 }
 
 /// A folder, locked until drop.
@@ -328,10 +367,7 @@ impl LockedFolder {
     /// Fails if it is not a folder, belongs to another daemon, or cannot be created or opened.
     pub(crate) fn open(setting: Setting, path: &Path) -> Result<Self, StateError> {
         if find(setting, path)? != Folder::Present {
-            files::create_folder(path, files::FOLDER_MODE).map_err(|error| {
-                NOT_MADE.lock().insert(path.into());
-                setting.failed(MAKE, path)(error)
-            })?;
+            files::create_folder(path, files::FOLDER_MODE).map_err(setting.failed(MAKE, path))?;
         }
         let file = File::open(path).map_err(setting.failed("open", path))?;
         match file.try_lock() {
@@ -344,7 +380,6 @@ impl LockedFolder {
                 %error, dir = %path.display(), "Cannot lock {}: make sure that no other daemon uses it.", setting.key
             ),
         }
-        NOT_MADE.lock().remove(path);
         Ok(Self { setting, path: path.into(), file })
     }
 
@@ -380,11 +415,19 @@ impl Drop for LockedFolder {
 mod tests {
     use super::*;
 
+    #[test]
+    fn who_may_not_although_it_is_permitted_looks_for_a_reason() {
+        let dir = Path::new("data");
+        let advice = advice_on(&Errno::PERM.into(), dir, dir);
+        assert!(advice.contains("immutable (lsattr -d data)"), "{advice}");
+        assert!(advice_on(&Errno::ACCESS.into(), dir, dir).contains("chown USER data"));
+    }
+
     /// A unit of systemd accepts no other.
     #[test]
     fn a_folder_for_systemd_is_absolute() {
         let [dir, path] = ["data", "data/snapshot"].map(Path::new);
-        let advice = advice_on(io::ErrorKind::ReadOnlyFilesystem, path, dir);
+        let advice = advice_on(&Errno::ROFS.into(), path, dir);
         let expected = std::env::current_dir().unwrap().join(dir);
         assert!(advice.ends_with(&format!("ReadWritePaths={}", expected.display())), "{advice}");
     }

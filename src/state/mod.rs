@@ -44,7 +44,7 @@ use serde_json::{Map, Value as Json};
 
 use self::document::{Document, VERSION};
 pub use self::folder::{Folder, StateError};
-use self::folder::{LockedFolder, STATE};
+use self::folder::{KeptFolder, LockedFolder, STATE};
 
 const FILE: &str = "reports.json";
 
@@ -64,28 +64,31 @@ struct Contents {
 /// The folder of one daemon, locked, and the content of its file.
 #[derive(Debug)]
 pub struct State {
-    /// `None` until the disk has room for it; [`snapshot_writer`] tries.
-    folder: Arc<Mutex<Option<LockedFolder>>>,
+    /// Its path.
+    pub(crate) folder: KeptFolder,
+    /// `None` until the disk takes it; [`snapshot_writer`] tries.
+    locked: Arc<Mutex<Option<LockedFolder>>>,
     file: Document,
     contents: Contents,
 }
 
 impl State {
     /// Opens a folder, creates it if missing, locks it and reads its file. A corrupt file is set
-    /// aside and logged. `unix_secs` is the wall clock's time. A disk without room for the folder is
-    /// no error: what is received must not wait for that.
+    /// aside and logged. `unix_secs` is the wall clock's time. A full or read-only disk without
+    /// the folder is no error: what is received must not wait for that.
     ///
     /// # Errors
     /// Fails if it is not a folder, belongs to another daemon, or something in it cannot be read.
     pub(crate) fn open(path: &Path, unix_secs: u32) -> Result<Self, StateError> {
-        let locked = match LockedFolder::open(STATE, path) {
-            Err(error) if error.is_full() => None,
+        let folder = KeptFolder::new(STATE, path);
+        let locked = match folder.lock() {
+            Err(error) if error.is_of_disk() => None,
             locked => Some(locked?),
         };
         let what = "the reports that were made at run time";
-        let (file, contents) = Document::open(STATE, path, LIST, what, unix_secs)?;
-        let folder = Arc::new(Mutex::new(locked));
-        Ok(Self { folder, file, contents: contents.unwrap_or_default() })
+        let (file, contents) = Document::open(&folder, LIST, what, unix_secs)?;
+        let locked = Arc::new(Mutex::new(locked));
+        Ok(Self { folder, locked, file, contents: contents.unwrap_or_default() })
     }
 
     /// The definitions, oldest first, as they were sent. An entry may be any JSON: somebody may

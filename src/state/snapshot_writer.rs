@@ -15,7 +15,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Seek as _};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::{Arc, Weak, mpsc};
 use std::time::{Duration, Instant};
 
@@ -24,7 +24,7 @@ use serde::Serialize;
 use tracing::{error, info};
 
 use super::counters::SocketName;
-use super::folder::{self, LockedFolder, STATE};
+use super::folder::{self, KeptFolder, LockedFolder, STATE};
 use super::snapshot::{self, Contents, Cut, HistoryFrom, Subject, WriteError, Written};
 use super::{State, StateError, files};
 use crate::clock::Clock;
@@ -43,8 +43,9 @@ const ATTEMPTS: u32 = 5;
 /// Longest single sleep, so that a stop is noticed soon.
 const NAP_MAX: Duration = Duration::from_millis(50);
 
-/// Time between two checks of a folder that cannot be written.
-const LOOK_AGAIN: Duration = Duration::from_secs(5);
+/// Milliseconds between two checks whether the folder can be written, and while it cannot.
+const LOOK_MS: u64 = 60_000;
+const LOOK_AGAIN_MS: u64 = 5_000;
 
 /// Shortest period with which snapshots are made at the turn of a minute.
 const MINUTE: Duration = Duration::from_secs(60);
@@ -174,38 +175,38 @@ pub struct RestoredSnapshot {
 }
 
 /// The place, interval and state of snapshots.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Snapshots {
     status: Mutex<SnapshotStatus>,
-    dir: PathBuf,
+    pub(crate) folder: KeptFolder,
     /// The folder of [`State`], as long as that is open.
-    folder: Weak<Mutex<Option<LockedFolder>>>,
+    locked: Weak<Mutex<Option<LockedFolder>>>,
 }
 
 impl Snapshots {
-    /// For snapshots in `dir`, which is that of `state`, none written yet.
-    pub(crate) fn new(dir: &Path, state: &State, period: Duration) -> Arc<Self> {
-        let folder = Arc::downgrade(&state.folder);
-        let snapshots = Self { dir: dir.to_owned(), folder, ..Self::default() };
+    /// For snapshots in the folder of `state`, none written yet.
+    pub(crate) fn new(state: &State, period: Duration) -> Arc<Self> {
+        let (folder, locked) = (state.folder.clone(), Arc::downgrade(&state.locked));
+        let snapshots = Self { status: Mutex::default(), folder, locked };
         snapshots.set_period(period);
         Arc::new(snapshots)
     }
 
     /// The current state.
     pub(crate) fn status(&self) -> SnapshotStatus {
-        let names = fs::read_dir(&self.dir).into_iter().flatten();
+        let names = fs::read_dir(&self.folder.dir).into_iter().flatten();
         let names = names.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
         let mut damaged: Vec<_> = names.filter(|name| name.starts_with(DAMAGED)).collect();
         damaged.sort_unstable();
         SnapshotStatus { damaged, ..self.status.lock().clone() }
     }
 
-    /// Makes the folder, and locks it, if the disk had no room for it before.
+    /// Makes the folder, and locks it, if the disk did not take it before.
     fn make_folder(&self) -> Result<(), StateError> {
-        let Some(folder) = self.folder.upgrade() else { return Ok(()) };
-        let mut folder = folder.lock();
-        if folder.is_none() {
-            *folder = Some(LockedFolder::open(STATE, &self.dir)?);
+        let Some(locked) = self.locked.upgrade() else { return Ok(()) };
+        let mut locked = locked.lock();
+        if locked.is_none() {
+            *locked = Some(self.folder.lock()?);
         }
         Ok(())
     }
@@ -214,11 +215,11 @@ impl Snapshots {
     pub(crate) fn check(&self) -> bool {
         let needed = self.needed();
         let made = self.make_folder();
-        let found = made.and_then(|()| folder::try_writing(STATE, &self.dir, needed));
-        let free = files::free(&self.dir).unwrap_or_default();
+        let found = made.and_then(|()| folder::try_writing(STATE, &self.folder.dir, needed));
+        let free = files::free(&self.folder.dir).unwrap_or_default();
         let mut status = self.status.lock();
         (status.disk_free_bytes, status.disk_needed_bytes) = (free, needed);
-        let error = found.err().map(|error| error.advised(&self.dir));
+        let error = found.err().map(|error| error.advised(&self.folder.dir));
         let before = std::mem::replace(&mut status.error, error.clone());
         drop(status);
         match &error {
@@ -239,7 +240,7 @@ impl Snapshots {
     fn needed(&self) -> u64 {
         let status = self.status.lock();
         let failed = status.error.as_ref().map_or(0, |_| status.disk_needed_bytes);
-        bytes_needed(&self.dir).max(failed)
+        bytes_needed(&self.folder.dir).max(failed)
     }
 
     /// Why none can be written, as of the last attempt.
@@ -355,22 +356,29 @@ impl SnapshotWriter {
         // tell apart: not for long.
         let is_restored = self.snapshots.status.lock().restored.is_some();
         let mut is_first = is_restored && self.history.is_some();
-        let (mut last, mut looked) = (Instant::now(), Instant::now());
+        let (mut last, mut looked_ms) = (Instant::now(), self.clock.mono_ms());
         while !shutdown.requested() {
             std::thread::sleep(NAP_MAX);
             let period = Duration::from_secs_f64(self.snapshots.status.lock().period_seconds);
+            let is_failing = self.snapshots.why_failing().is_some();
+            // The turn of a minute is at most one away; until then nobody looks.
+            let by_turn = period >= MINUTE && !is_failing;
+            let mut is_due = match by_turn {
+                true => is_first || last.elapsed() + MINUTE > period,
+                false => last.elapsed() >= period,
+            };
+            let look_ms = if is_failing { LOOK_AGAIN_MS } else { LOOK_MS };
+            let now_ms = self.clock.mono_ms();
+            let mut is_fine = !is_failing;
+            if now_ms >= looked_ms + look_ms || (is_due && by_turn) {
+                looked_ms = now_ms;
+                is_fine = self.snapshots.check();
+                is_due &= is_fine || !by_turn;
+            }
             // After a failure, the next attempt need not wait for its time once there is room
             // again.
-            let is_to_look = looked.elapsed() >= LOOK_AGAIN;
-            let is_mended = is_to_look && self.snapshots.why_failing().is_some() && {
-                looked = Instant::now();
-                self.snapshots.check()
-            };
-            // The turn of a minute is at most one away.
-            let (at, is_due) = match period >= MINUTE {
-                true => (CutAt::Minute, is_first || last.elapsed() + MINUTE > period),
-                false => (CutAt::Now, last.elapsed() >= period),
-            };
+            let is_mended = is_failing && is_fine;
+            let at = if period >= MINUTE && is_fine { CutAt::Minute } else { CutAt::Now };
             if is_due || is_mended {
                 mark();
             }
@@ -378,7 +386,7 @@ impl SnapshotWriter {
                 is_first = false;
                 // A failure is logged and counted there; the next period tries again.
                 let _tried = self.save(at, shutdown);
-                last = Instant::now();
+                (last, looked_ms) = (Instant::now(), self.clock.mono_ms());
             }
         }
     }
@@ -395,14 +403,14 @@ impl SnapshotWriter {
             return Ok(());
         }
         let took = start.elapsed();
-        let dir = &self.snapshots.dir;
+        let dir = &self.snapshots.folder.dir;
         let (free, mut needed) = (files::free(dir).unwrap_or_default(), bytes_needed(dir));
         let advice = match &result {
             Err(WriteError::Io(error)) => {
                 if folder::is_full(error.kind()) {
                     needed = needed.max(free + 1);
                 }
-                folder::advice_on(error.kind(), dir, dir)
+                folder::advice_on(error, dir, dir)
             }
             _ => String::new(),
         };
@@ -471,7 +479,7 @@ impl SnapshotWriter {
                 history.keep_apart(PiecesCut { file, secs, until });
             }
             *start = Instant::now();
-            let written = files::replace(&self.snapshots.dir.join(FILE), |file| {
+            let written = files::replace(&self.snapshots.folder.dir.join(FILE), |file| {
                 let buffer = BufWriter::with_capacity(BUFFER_BYTES, &mut *file);
                 let (_, written) = snapshot::write(subject, cut, buffer)?;
                 if let Some(history) = self.history.as_deref().filter(|_| self.follows_files) {

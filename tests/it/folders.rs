@@ -118,8 +118,9 @@ fn a_demo_keeps_its_past_in_a_folder_that_goes_with_it() {
 fn check_tries_to_write_and_looks_at_who_may_read_secrets() {
     // Not even root makes a folder there.
     let said = run(pinbad().args(["check", "--data", "/sys/none"]));
+    assert_eq!(said.code, Some(1), "{said:?}");
     let found = "state.dir: cannot make the folder /sys/none/state";
-    assert!(said.code == Some(1) && said.err.contains(found), "{said:?}");
+    assert_has!(said.err => found);
     assert_has!(said.out => "Settings are valid, but a folder cannot be used");
     let dir = tempfile::tempdir().unwrap();
     let [token, config] = ["token", "pinbad.toml"].map(|name| dir.path().join(name));
@@ -237,12 +238,38 @@ fn folders_that_cannot_be_written_are_found_at_the_start() {
         await_until("all is well again", || detail(&program), |detail| *detail == json!(null));
         stop(program);
     }
-    // A folder that is not even there.
+    // A folder that is not even there: that it is made again shows below.
     place.remount("ro");
-    let dir = format!("{}/none", place.path().display());
-    let said = run(pinbad().args(["--udp", "127.0.0.1:0", "--data", &dir]));
+    let none = place.path().join("none");
+    let said = run(pinbad().args(["check", "--data", text(&none)]));
     assert_eq!(said.code, Some(1), "{said:?}");
-    assert!(said.err.contains("; mount it read-write;"), "{said:?}");
+    assert_has!(said.err => "state.dir: cannot make the folder", "; mount it read-write;");
+    let dir = format!("data.dir={}", none.display());
+    let program = Program::serve(&[&dir, "history.free_min=4MiB"]);
+    program.site.send([request("web", "shop", "/x")]).assert_accounted();
+    let said = detail(&program).to_string();
+    assert_has!(said => "no snapshot can be written: state.dir: cannot make the folder", "mount it");
+    assert_eq!(said.contains("history is off"), cfg!(feature = "sql"), "{said}");
+    place.remount("rw");
+    await_until("all is well again", || detail(&program), |detail| *detail == json!(null));
+    stop(program);
+    assert!(none.join("state/snapshot").is_file());
+}
+
+/// Long before the next snapshot is due.
+#[test]
+fn a_folder_that_cannot_be_written_any_more_is_found_within_a_minute() {
+    let Some(place) = SmallDisk::mount("1m") else {
+        return;
+    };
+    let dir = format!("state.dir={}", place.path().join("state").display());
+    let (here, clock) = Here::with_manual_clock(&[&dir]);
+    let detail = || here.site.get("/readyz").json()["detail"].to_string();
+    for (how, ms, is_said) in [("ro", 60_000, true), ("rw", 5_000, false)] {
+        place.remount(how);
+        clock.advance_ms(ms);
+        await_until(how, detail, |detail| detail.contains("state.dir") == is_said);
+    }
 }
 
 /// A clock that was ahead has left later times in snapshot and history; a start says by how much.
