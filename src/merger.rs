@@ -175,10 +175,10 @@ impl Live {
     }
 
     /// Runs `run` once, at the next such turn of the wall clock, when the second before it has just
-    /// ended: at the turn of a minute everything merged so far was counted in seconds before it, and
-    /// everything merged later will be counted in it or after it, unless the clock is set back. It
-    /// gets the unix second that begins, and keeps the merger waiting. A later call takes the place
-    /// of one that has not run.
+    /// ended: at the turn of a minute everything merged so far was counted in seconds before it,
+    /// and everything merged later will be counted in it or after it, unless the clock is set back.
+    /// It gets the unix second that begins, and keeps the merger waiting. A later call takes the
+    /// place of one that has not run.
     pub fn on_turn(&self, turn: Turn, run: impl FnOnce(&Self, u64) + Send + 'static) {
         *self.on_turn.0.lock() = Some((turn, Box::new(run)));
     }

@@ -50,8 +50,8 @@ pub(crate) fn settings() -> ConfigBuilder<AgentScope> {
 }
 
 /// Creates an agent that asks `url` and trusts the certificates in `file`, or the system's;
-/// `setting` is the name of the setting that gives the file. Those in `own` are trusted too, and the
-/// first of them, which its server presents, whatever name it is asked by.
+/// `setting` is the name of the setting that gives the file. Those in `own` are trusted too, and
+/// the first of them, which its server presents, whatever name it is asked by.
 ///
 /// # Errors
 /// Fails with the file that cannot be used, and why.
@@ -123,7 +123,8 @@ pub(crate) fn credulous_agent(settings: ConfigBuilder<AgentScope>) -> Agent {
 fn certificates(name: &str, path: Option<&Path>) -> Result<Vec<CertificateDer<'static>>, String> {
     let Some(path) = path else { return Ok(Vec::new()) };
     let shown = path.display();
-    // Flags of commands may name a pipe, as in `--ca-file <(...)`; the daemon must not wait for one.
+    // Flags of commands may name a pipe, as in `--ca-file <(...)`; the daemon must not wait for
+    // one.
     let pem = match name.starts_with("--") {
         true => std::fs::read(path).map_err(|error| error.to_string()),
         false => read_file(path, PEM_BYTES_MAX, false),

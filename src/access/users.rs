@@ -233,8 +233,8 @@ fn trimmed(mut bytes: Vec<u8>, bytes_max: usize) -> Result<Vec<u8>, String> {
     }
 }
 
-/// Reads at most `bytes_max` bytes of a regular file. Logs a warning if it contains a `secret` and all
-/// users of the machine may read it.
+/// Reads at most `bytes_max` bytes of a regular file. Logs a warning if it contains a `secret` and
+/// all users of the machine may read it.
 pub(super) fn read_file(path: &Path, bytes_max: usize, secret: bool) -> Result<Vec<u8>, String> {
     let file = files::open_named(path)?;
     if secret {

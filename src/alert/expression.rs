@@ -43,8 +43,8 @@ struct Sum {
     term: Term,
 }
 
-/// Whether a value can grow, and whether it can fall, as more is counted. Sums grow; rates, quotients
-/// of sums and percentiles are taken as they are.
+/// Whether a value can grow, and whether it can fall, as more is counted. Sums grow; rates,
+/// quotients of sums and percentiles are taken as they are.
 type Moves = [bool; 2];
 
 fn difference(left: Moves, right: Moves) -> Moves {

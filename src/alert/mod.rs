@@ -7,9 +7,9 @@
 //! ```
 //!
 //! An objective is expressed as two rules over the budget that [`objective`] keeps. Front ends hold
-//! the [`Alerts`]: the view is replaced as a whole, so readers never wait. Without an `[[alert]]` or
-//! `[[slo]]` entry no thread runs and nothing is kept. Bounded by `alerting.memory`, by the queue
-//! and by the number of rows per rule ([`crate::limits`]).
+//! the [`Alerts`]: the view is replaced as a whole, so readers never wait. Without an `[[alert]]`
+//! or `[[slo]]` entry no thread runs and nothing is kept. Bounded by `alerting.memory`, by the
+//! queue and by the number of rows per rule ([`crate::limits`]).
 
 pub mod engine;
 pub mod expression;
@@ -67,7 +67,8 @@ pub struct Alert {
 }
 
 impl Alert {
-    /// Returns its value with the unit; of the rows without an alert of their own it is their number.
+    /// Returns its value with the unit; of the rows without an alert of their own it is their
+    /// number.
     pub(crate) fn value_text(&self) -> Option<String> {
         self.episode.value.map(|it| self.rule.value_text(self.key.as_deref(), it))
     }

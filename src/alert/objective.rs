@@ -189,8 +189,8 @@ impl Objective {
         (budget > 0).then(|| bad as f64 / budget as f64)
     }
 
-    /// Returns the burn rate over a window of `secs` seconds; `None` without requests, or if less than
-    /// half of the window was counted.
+    /// Returns the burn rate over a window of `secs` seconds; `None` without requests, or if less
+    /// than half of the window was counted.
     pub(super) fn burn_in_window(&self, secs: u64, count: &Count) -> Option<f64> {
         self.burn(count).filter(|_| count.covers_half_of(secs))
     }

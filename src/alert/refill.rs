@@ -16,8 +16,8 @@ pub trait Past: Send + Sync {
 }
 
 /// Returns the count over a span of whole minutes, unix seconds, and the end of what was counted.
-/// Where only longer steps are kept, that end is later, and a first step that begins before the span
-/// is left out.
+/// Where only longer steps are kept, that end is later, and a first step that begins before the
+/// span is left out.
 pub type Counts = Box<dyn Fn(&Range<u64>) -> (Count, u64) + Send>;
 
 /// An objective's past, being read.

@@ -312,8 +312,8 @@ impl Windows {
         }
     }
 
-    /// Returns the step with a gain inside which the window begins, and the window without that step:
-    /// an unknown part of the gain came in the window.
+    /// Returns the step with a gain inside which the window begins, and the window without that
+    /// step: an unknown part of the gain came in the window.
     fn cut(&self, mut window: Window) -> Option<(u64, Window)> {
         let (place, step) = (1..).zip(&self.steps).find(|(place, step)| step.early >= *place)?;
         window.grand -= &step.window.grand;

@@ -59,9 +59,9 @@ pub fn aligned<const N: usize>(rows: &[[String; N]], numbers: usize) -> Vec<Stri
     rows.iter().map(line).collect()
 }
 
-/// Cuts tags, `group=db server=db1`, to at most `columns` columns: the names at their ends down to a
-/// letter, and then each value in its middle, the longest first, so that tags that differ still do.
-/// Other names, and tags without room for that, are cut as a whole.
+/// Cuts tags, `group=db server=db1`, to at most `columns` columns: the names at their ends down to
+/// a letter, and then each value in its middle, the longest first, so that tags that differ still
+/// do. Other names, and tags without room for that, are cut as a whole.
 pub fn cut_tags(text: &str, columns: usize) -> Cow<'_, str> {
     let tags: Option<Vec<_>> = text.split(' ').map(|tag| tag.split_once('=')).collect();
     let Some(tags) = tags.filter(|tags| tags.len() > 1 && width(text) > columns) else {

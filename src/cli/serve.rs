@@ -123,8 +123,8 @@ fn whole(config: &Config, error: StartError) -> Failure {
     }
 }
 
-/// Fails if the configuration came through a pipe, as in `--config <(...)`: to read that again would
-/// be to wait for somebody to write to it.
+/// Fails if the configuration came through a pipe, as in `--config <(...)`: to read that again
+/// would be to wait for somebody to write to it.
 fn readable_again(flags: &ConfigFlags) -> Result<(), Failure> {
     let variables: Vec<_> = std::env::vars_os().collect();
     let Some((named_by, path)) = Config::file(flags, &variables) else { return Ok(()) };

@@ -1,5 +1,5 @@
-//! Rows in the form that ClickHouse gets: of reports, of coverage, and raw requests with their tags and
-//! timers. Each table is a list of columns: name, type and value.
+//! Rows in the form that ClickHouse gets: of reports, of coverage, and raw requests with their tags
+//! and timers. Each table is a list of columns: name, type and value.
 
 use super::native::{Items, RowWriter, Value};
 use crate::history::requests::{Tags, Timers};

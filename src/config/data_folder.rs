@@ -90,7 +90,8 @@ impl TemporaryFolder {
         let nanos = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let nanos = nanos.map_or(0, |it| it.subsec_nanos());
         let name = format!("{}-{nanos}", std::process::id());
-        // Another demo that starts now would remove it before it is locked, if it knew it by its name.
+        // Another demo that starts now would remove it before it is locked, if it knew it by its
+        // name.
         let new = dir.join(format!("{NEW_DEMO}{name}"));
         // Fails if the name exists, whoever created it.
         DirBuilder::new().mode(0o700).create(&new)?;

@@ -3,8 +3,8 @@
 /// Shortest part of a name, in bytes, that is completed.
 const BEGUN: usize = 3;
 
-/// The shortest name with that beginning, or else the shortest of which less than half of the letters
-/// are left out, or else the closest, if a typing error could explain the difference.
+/// The shortest name with that beginning, or else the shortest of which less than half of the
+/// letters are left out, or else the closest, if a typing error could explain the difference.
 pub(crate) fn meant<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let given = given.to_ascii_lowercase();
     // One error in each four letters; beyond that a suggestion would be a guess.

@@ -323,8 +323,8 @@ impl Daemon {
     /// Stops every stage and waits for it, then writes the snapshot.
     ///
     /// # Errors
-    /// Fails if the snapshot cannot be written, or history has lost rows or raw requests; everything
-    /// has stopped all the same.
+    /// Fails if the snapshot cannot be written, or history has lost rows or raw requests;
+    /// everything has stopped all the same.
     pub fn stop(mut self) -> std::io::Result<()> {
         self.stop_all()
     }

@@ -1,5 +1,6 @@
-//! The thread `releases`: looks whether the request tag is sent, or one that is preferred to that in
-//! use, annotates new releases, has them judged when they are due and saves what is known of them.
+//! The thread `releases`: looks whether the request tag is sent, or one that is preferred to that
+//! in use, annotates new releases, has them judged when they are due and saves what is known of
+//! them.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -145,8 +145,8 @@ impl Startup<'_> {
     }
 }
 
-/// Checks that the system has memory for the largest tables of the pools, which would end the process
-/// otherwise.
+/// Checks that the system has memory for the largest tables of the pools, which would end the
+/// process otherwise.
 pub(super) fn check_pools(config: &PoolConfig) -> Result<(), StartError> {
     let bytes = Pool::bytes_max(config);
     // Columns are tables of their own.

@@ -79,8 +79,8 @@ struct Memory {
     /// Requests before this id are to be flushed as soon as possible.
     wanted_to: u64,
     seal: Seal,
-    /// Whether another file is followed than the one whose position was taken for the last flush, or
-    /// that position is before its first line.
+    /// Whether another file is followed than the one whose position was taken for the last flush,
+    /// or that position is before its first line.
     has_begun_file: bool,
 }
 
@@ -209,8 +209,8 @@ impl History {
         self.begin_log(store);
     }
 
-    /// Starts to log additions to a new file, if a log is wanted and there is none, and the positions
-    /// on disk are in the files that are followed now: it has no lines of others.
+    /// Starts to log additions to a new file, if a log is wanted and there is none, and the
+    /// positions on disk are in the files that are followed now: it has no lines of others.
     pub(super) fn begin_log(&self, store: &Store) {
         let mut memory = MEMORY.lock(&self.0.memory);
         let mut status = self.status_mut();
@@ -240,8 +240,8 @@ impl History {
         self.status_mut().log = Some(reason);
     }
 
-    /// Keeps the minutes of these spans as they were written, each until a unix second: live reports
-    /// are refilled from them, and so are those of the next process.
+    /// Keeps the minutes of these spans as they were written, each until a unix second: live
+    /// reports are refilled from them, and so are those of the next process.
     pub(crate) fn keep_minutes_of(&self, refilled: Vec<(Range<u64>, u64)>) {
         self.status_mut().refilled = refilled;
     }

@@ -206,8 +206,8 @@ impl Importer {
         Ok(())
     }
 
-    /// Passes the rows of coverage to `each`, of each day from the first of these times to the last:
-    /// minutes, where these are kept. A line of a wrong year concerns its own day only.
+    /// Passes the rows of coverage to `each`, of each day from the first of these times to the
+    /// last: minutes, where these are kept. A line of a wrong year concerns its own day only.
     fn each_coverage(
         &self,
         times: impl Iterator<Item = Range<u64>>,

@@ -9,9 +9,9 @@
 //!   record:   | length | crc | "pinbadS1" | section or row .. |   a section: whose rows follow
 //! ```
 //!
-//! Gains are bytes as [`report::encoded_gain`](crate::report::encoded_gain) has them. A file contains the key of a
-//! row of a minute once: later seconds only have its id, so nothing is compressed, and the history
-//! thread only adds a checksum. Records are encoded as rows are added.
+//! Gains are bytes as [`report::encoded_gain`](crate::report::encoded_gain) has them. A file
+//! contains the key of a row of a minute once: later seconds only have its id, so nothing is
+//! compressed, and the history thread only adds a checksum. Records are encoded as rows are added.
 //!
 //! [`Fresh`] is filled under the lock of the rows, the [`Log`] belongs to the history thread:
 //! nobody else waits for its disk. Bounded in memory by `bytes_max` of [`Fresh`], twice while one
@@ -216,8 +216,8 @@ fn read_records(
     (whole, rows, read)
 }
 
-/// Reads a file as the next start would. That its last record is not finished is no problem: a daemon
-/// is writing it, or was when it was killed.
+/// Reads a file as the next start would. That its last record is not finished is no problem: a
+/// daemon is writing it, or was when it was killed.
 pub(super) fn verify(path: &Path) -> io::Result<()> {
     let file = File::open(path)?;
     let (bytes, mut files) = (file.metadata()?.len(), Positions::new());
@@ -253,8 +253,8 @@ impl Log {
         let (disk, bytes_max) = (disk.clone(), u64::MAX);
         let mut log = Self { disk, folder, bytes_max, flushed_to, ..Self::default() };
         for path in found {
-            // The previous process may have ended between writing and syncing. Restored rows must be
-            // durable.
+            // The previous process may have ended between writing and syncing. Restored rows must
+            // be durable.
             let file = log.disk.open(&path).map_err(failed("read", &path))?;
             log.disk.sync(&file, &path)?;
             let bytes = file.metadata().map_err(failed("read", &path))?.len();

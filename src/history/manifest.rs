@@ -9,8 +9,8 @@
 //!
 //! A line is a commit: it is appended and synced after the files that it adds are in place, and
 //! before those that it removes are deleted. At start, and when it has grown long, it is rewritten
-//! as a first line and one commit. A last line that was not finished is dropped; any other that has a
-//! wrong checksum is damage.
+//! as a first line and one commit. A last line that was not finished is dropped; any other that has
+//! a wrong checksum is damage.
 //!
 //! It also accounts for files that do not count: those about to be named and those removed
 //! (`left`), which may be deleted, and parts whose files are missing (`missing`), which count again

@@ -1,8 +1,8 @@
 //! Published files: the rows of one dataset and resolution in Parquet, for us and other programs,
 //! with the columns of `columns`; tables of raw requests with those of `requests::files`.
 //!
-//! Rows of a report are sorted by key, then time. A file is written once and never changed. Bounded: one row
-//! group in memory, some 128,000 rows.
+//! Rows of a report are sorted by key, then time. A file is written once and never changed.
+//! Bounded: one row group in memory, some 128,000 rows.
 
 use std::cmp::Ordering;
 use std::fs::File;

@@ -35,8 +35,8 @@ impl ReadPlan {
         Self::of_steps(parts, dataset, &asked, &mut Resolution::Day.secs())
     }
 
-    /// Likewise for rows by `step`, of which the first and the last may lie partly outside; the step
-    /// is made longer where finer rows are gone.
+    /// Likewise for rows by `step`, of which the first and the last may lie partly outside; the
+    /// step is made longer where finer rows are gone.
     pub(crate) fn of_steps(
         parts: &[Arc<Part>],
         dataset: &Dataset,

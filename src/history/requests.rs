@@ -152,7 +152,8 @@ impl Requests {
         requests.next_id().saturating_sub(next) > requests.size() / POOL_SHARE
     }
 
-    /// Selects from all that was merged meanwhile; false when a flush has to make room for more of it.
+    /// Selects from all that was merged meanwhile; false when a flush has to make room for more of
+    /// it.
     pub fn select(&self) -> bool {
         self.copier().select(&self.0.live, self.limit())
     }

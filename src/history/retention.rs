@@ -124,8 +124,8 @@ impl Store {
         // A link whose piece was not published after all takes no room, and nothing goes with it.
         let pending = self.dir().join(PENDING);
         kept.retain(|it| !self.manifest.has(&pending.join(format!("{}.piece", it.number()))));
-        // And whether it is only kept for ClickHouse: such a piece goes after the files that have its
-        // rows.
+        // And whether it is only kept for ClickHouse: such a piece goes after the files that have
+        // its rows.
         let parts = self.manifest.parts().map(|part| (part, false));
         let mut parts: Vec<_> = parts.chain(kept.iter().map(|part| (part, true))).collect();
         let all: u64 = parts.iter().map(|(part, _)| part.bytes).sum();

@@ -180,8 +180,8 @@ impl Scan {
         Ok(())
     }
 
-    /// Whether any rows of a source may satisfy the conditions, by what is known of the smallest and
-    /// the largest value of stored columns.
+    /// Whether any rows of a source may satisfy the conditions, by what is known of the smallest
+    /// and the largest value of stored columns.
     fn may_have(&self, of: &Source, bounds: impl Fn(&str) -> Bounds) -> bool {
         let columns = self.tests.iter().flat_map(|test| &test.columns);
         let statistics = || self.wanted.view.statistics(columns, of.by, bounds);

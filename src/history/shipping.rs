@@ -19,9 +19,9 @@
 //! less.
 //!
 //! A piece published before it is shipped is hard-linked in the folder `unshipped`, so publishing
-//! never waits for ClickHouse. Retention removes those pieces like files, and counts what ClickHouse
-//! loses. Files that existed when it was first configured are shipped one by one; later ones
-//! were shipped as pieces.
+//! never waits for ClickHouse. Retention removes those pieces like files, and counts what
+//! ClickHouse loses. Files that existed when it was first configured are shipped one by one; later
+//! ones were shipped as pieces.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -115,14 +115,14 @@ pub struct Waiting {
 }
 
 impl Shipping {
-    /// Whether ClickHouse was ever configured: rows that it lacks are kept, even while there is none,
-    /// or it cannot be found out.
+    /// Whether ClickHouse was ever configured: rows that it lacks are kept, even while there is
+    /// none, or it cannot be found out.
     pub(super) fn has_begun(dir: &Path) -> bool {
         dir.join(UNSHIPPED).join(CURSOR).try_exists().unwrap_or(true)
     }
 
-    /// Opens the state of a store; `None`: what was shipped last. Damage of the cursor stops shipping
-    /// alone: history does not depend on it.
+    /// Opens the state of a store; `None`: what was shipped last. Damage of the cursor stops
+    /// shipping alone: history does not depend on it.
     pub(super) fn open(store: &mut Store, what: Option<&[ShippedRows]>) -> Done<Self> {
         let (folder, disk) = (store.dir().join(UNSHIPPED), store.disk.clone());
         disk.make_folder(&folder, files::FOLDER_MODE)?;
@@ -215,9 +215,9 @@ impl Shipping {
     /// The next shipment, if there is one.
     ///
     /// # Errors
-    /// Fails if a file that it needs cannot be opened: later ones wait. After some tries it is given
-    /// up: a shipment that has begun as a whole, since ClickHouse may have more of it and would
-    /// replace that.
+    /// Fails if a file that it needs cannot be opened: later ones wait. After some tries it is
+    /// given up: a shipment that has begun as a whole, since ClickHouse may have more of it and
+    /// would replace that.
     pub fn next(&self, now: u64) -> Done<Option<Shipment>> {
         let (parts, mut inner) = self.locked();
         if let Some(reason) = &inner.damage {
@@ -352,7 +352,8 @@ impl Inner {
     /// Counts a file that cannot be read as lost; if its shipment has begun, all of that.
     fn give_up(&mut self, shipment: &Shipment, path: &Path, reason: &str) -> Done {
         let begun = self.cursor.sending;
-        // Minutes of a piece may be shipped one after the other: it is counted with the last of them.
+        // Minutes of a piece may be shipped one after the other: it is counted with the last of
+        // them.
         let ends = |part: &Part| shipment.units.times(part).end >= part.span.end;
         let is_lost = |part: &&Arc<Part>| begun.map_or(part.path == path, |_| ends(part));
         let lost: Vec<_> = shipment.parts.iter().filter(is_lost).collect();

@@ -85,7 +85,8 @@ impl View {
         Self::of(Arc::clone(&dataset), shown)
     }
 
-    /// Raw requests as in the live table, followed by `run`, `weight`, `time` and the other columns.
+    /// Raw requests as in the live table, followed by `run`, `weight`, `time` and the other
+    /// columns.
     pub(crate) fn live(table: &str, live: &Schema) -> Self {
         let mut all: Vec<(Shown, Field)> = Vec::new();
         for field in live.fields() {

@@ -193,8 +193,8 @@ impl Store {
     }
 
     /// Keeps data to be shipped from now on, until it is; called after [`share`](Self::share).
-    /// `None`: what was shipped last, if a ClickHouse was configured before, but none is now: it may
-    /// come back.
+    /// `None`: what was shipped last, if a ClickHouse was configured before, but none is now: it
+    /// may come back.
     ///
     /// # Errors
     /// Fails if its folder cannot be used, or the state in it cannot be read.

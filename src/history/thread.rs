@@ -105,8 +105,8 @@ struct Work {
     on_restored: Option<OnRestored>,
     /// Whether history is on again and nothing of it was written yet.
     is_back: bool,
-    /// Free bytes at which writing seems possible again, if the last failure can be detected without
-    /// writing: no room, or no permission.
+    /// Free bytes at which writing seems possible again, if the last failure can be detected
+    /// without writing: no room, or no permission.
     room: Option<u64>,
     /// Monotonic milliseconds of the next look at that.
     look_ms: u64,

@@ -57,8 +57,8 @@ pub(super) fn take_of(
     checked(take(params, keys)?, source)
 }
 
-/// Checks that there is a fleet if it is asked for. Call it first: a daemon without a fleet may have
-/// no history either, which would be the wrong reason.
+/// Checks that there is a fleet if it is asked for. Call it first: a daemon without a fleet may
+/// have no history either, which would be the wrong reason.
 pub(super) fn checked(whose: Whose, source: &Catalog) -> Result<Whose, Problem> {
     if whose.is_fleet() {
         source.fleet()?;

@@ -2,9 +2,9 @@
 //!
 //! Connections, TLS and logins are those of the HTTP side; every user may send. This module has the
 //! rules of the protocol: which requests are accepted, how bodies are compressed, and how answers
-//! are encoded. A web page cannot send spans, whatever host it pretends to be: browsers add `Origin`
-//! to what pages post. `Host` may be any: containers are called by their names. The bodies being
-//! received are bounded in bytes and decoded on the I/O thread.
+//! are encoded. A web page cannot send spans, whatever host it pretends to be: browsers add
+//! `Origin` to what pages post. `Host` may be any: containers are called by their names. The bodies
+//! being received are bounded in bytes and decoded on the I/O thread.
 
 use std::io::Read as _;
 use std::sync::Arc;

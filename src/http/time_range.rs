@@ -143,8 +143,8 @@ impl Span {
     }
 
     /// The meaning; `None` if it is not the past. The default of `to` is now, and of `from` an hour
-    /// before it; if neither is given, the last `default` seconds. A span up to now that is compared
-    /// ends with the last full minute, so that neither span has part of one.
+    /// before it; if neither is given, the last `default` seconds. A span up to now that is
+    /// compared ends with the last full minute, so that neither span has part of one.
     pub(super) fn at(&self, now_ms: u64, default: Option<u64>) -> Result<Option<Spans>, Problem> {
         let (now, tz) = self.here(now_ms)?;
         let (mut from, to) = self.ends(now_ms)?;
@@ -517,7 +517,8 @@ mod tests {
         assert_eq!(compared.span, minute - 180..minute);
         assert_eq!(compared.before, Some(minute - 360..minute - 180));
         assert_eq!(minutes("from=-30s&compare=-1h").span, now - 30..now);
-        // Spans that follow each other do so in whole minutes too, whatever their length and the time.
+        // Spans that follow each other do so in whole minutes too, whatever their length and the
+        // time.
         for (secs, second) in (60..200).flat_map(|secs| (0..60).map(move |second| (secs, second))) {
             let span = |compare: u64| {
                 let mut params = Params::parse(Some(&format!("from=-{secs}s&compare=-{compare}s")));

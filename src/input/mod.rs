@@ -4,9 +4,9 @@
 //! format of its socket. `pinba` decodes the packets of PHP's Pinba extension; `squid` decodes
 //! Squid's log lines, which also arrive over connections and from files; `otlp` takes spans from
 //! the HTTP side. Shared parts are in `cursor` (reads protobuf), `url` (splits one), `record`
-//! (records, their writer and counts) and `rewrite` (name rules). Another format is one more folder here with a
-//! [`Decode`], and a line in `daemon` that starts receivers with it. `stat` reads samples, which
-//! are not requests and take a path of their own.
+//! (records, their writer and counts) and `rewrite` (name rules). Another format is one more folder
+//! here with a [`Decode`], and a line in `daemon` that starts receivers with it. `stat` reads
+//! samples, which are not requests and take a path of their own.
 
 // Untrusted bytes: every access is checked, every sum states its behaviour on overflow. Tests may
 // be plain.

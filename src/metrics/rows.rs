@@ -422,7 +422,8 @@ mod tests {
         (live, Rows::new(watched, [100_000].into(), 100))
     }
 
-    /// Counts a second of a report: rows by id, each with three requests that took so long together.
+    /// Counts a second of a report: rows by id, each with three requests that took so long
+    /// together.
     fn second(rows: &mut Rows, name: &str, gained: &[(u64, u128)]) {
         let at = rows.reports.iter().position(|it| it.report.definition.name == name).unwrap();
         let report = Arc::clone(&rows.reports[at].report);

@@ -1,8 +1,8 @@
 //! The daemon's own numbers as metrics: every [`Reading`] of `/api/v1/status`, with kind, help and
 //! unit.
 //!
-//! A unit that ends a name (`_us`, `_bytes`, `_seconds`) becomes the metric's unit. The objects of a
-//! list have the labels of their group; counts by reason have the label `reason` too. What only
+//! A unit that ends a name (`_us`, `_bytes`, `_seconds`) becomes the metric's unit. The objects of
+//! a list have the labels of their group; counts by reason have the label `reason` too. What only
 //! scrapes show comes in the same form.
 
 use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};

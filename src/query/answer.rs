@@ -121,8 +121,8 @@ pub(crate) fn has_sums(covered_secs: [u64; 2]) -> bool {
     first.abs_diff(second) as f64 <= LONGER * first.max(second) as f64
 }
 
-/// Adds remarks that are not there yet: of a file that cannot be read, neither the rows nor how long
-/// they were counted is known.
+/// Adds remarks that are not there yet: of a file that cannot be read, neither the rows nor how
+/// long they were counted is known.
 pub(crate) fn add_new(remarks: &mut Vec<String>, more: &[String]) {
     for remark in more {
         if !remarks.contains(remark) {

@@ -28,8 +28,8 @@ pub struct TimerSearch {
     pub by: Vec<KeySource>,
     /// Most requests and timers to read; if there are more, a sample stands for all.
     pub scanned_max: usize,
-    /// Most rows: those with the most time, or the most hits for [`per_request`](Self::per_request);
-    /// all others are added up in [`TimerGroups::other`].
+    /// Most rows: those with the most time, or the most hits for
+    /// [`per_request`](Self::per_request); all others are added up in [`TimerGroups::other`].
     pub groups_max: usize,
     /// Number of single timers to show, those with the longest time per hit.
     pub slowest_max: usize,

@@ -6,9 +6,9 @@
 //!                                 | w2 | w1 | w0 |x| new release   x: the block in which it began
 //! ```
 //!
-//! Windows are whole blocks that end where the new release begins, so none spans it. Bounded in each
-//! block by [`RELEASE_CELLS_MAX`]: four times as many pairs of release and script find room while it
-//! runs, then those with the most requests stay.
+//! Windows are whole blocks that end where the new release begins, so none spans it. Bounded in
+//! each block by [`RELEASE_CELLS_MAX`]: four times as many pairs of release and script find room
+//! while it runs, then those with the most requests stay.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, VecDeque};

@@ -301,8 +301,8 @@ impl Differences {
             None => before * new.exp(),
             Some(_) => self.new.shown(measure),
         };
-        // A change of five standard errors is found nine times in ten; a short past has few degrees of
-        // freedom, and there it takes six.
+        // A change of five standard errors is found nine times in ten; a short past has few degrees
+        // of freedom, and there it takes six.
         let needed = if placebos.len() < 24 { 6.0 } else { 5.0 };
         let smallest = (trial.error * needed).exp_m1().max(CHANGE_MIN);
         // Load moves all scripts: one must have changed both relative to the others and by itself

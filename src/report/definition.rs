@@ -1,8 +1,8 @@
 //! The definition of a report: level, keys, filters, percentiles, window, and columns.
 //!
 //! Every way to ask for a report (a Pinba COMMENT, a pinba2 COMMENT, TOML, JSON) is translated to a
-//! [`Definition`] by `grammar`: the only form that the engine knows. A definition is checked when it
-//! is created; the engine trusts it.
+//! [`Definition`] by `grammar`: the only form that the engine knows. A definition is checked when
+//! it is created; the engine trusts it.
 
 use std::time::Duration;
 
@@ -90,7 +90,8 @@ pub struct Definition {
     pub extremes: bool,
     /// Whether its past is kept on disk; `None` leaves it to `history.reports`.
     pub history: Option<bool>,
-    /// Whether CPU times and memory of its records are known; if not, the columns of these are NULL.
+    /// Whether CPU times and memory of its records are known; if not, the columns of these are
+    /// NULL.
     pub has_rusage: bool,
     /// The columns, and how each is computed from a row.
     pub layout: ColumnLayout,

@@ -194,8 +194,8 @@ impl Directory {
         }
     }
 
-    /// Ends the second. Forgets groups without a gain in it until `excess` bytes are free, each time
-    /// others; `keys` has their keys.
+    /// Ends the second. Forgets groups without a gain in it until `excess` bytes are free, each
+    /// time others; `keys` has their keys.
     pub(super) fn end_second(&mut self, excess: usize, keys: &KeyTable) -> DirectoryChanges {
         let mut surplus = excess.div_ceil(self.group_bytes.max(1));
         for at in (self.hand..self.known.items.len()).chain(0..self.hand) {

@@ -181,8 +181,8 @@ impl RecordIds {
         }
     }
 
-    /// The record's key ids, of which that of its status is given; `None` if a required group key has
-    /// no value.
+    /// The record's key ids, of which that of its status is given; `None` if a required group key
+    /// has no value.
     pub(super) fn key_ids(self, scope: &Scope, status: u32, pool: &Pool) -> Option<KeyIds> {
         let mut key_ids = [NONE; DEFINITION_KEYS_MAX];
         for (key_id, group_key) in key_ids.iter_mut().zip(&scope.group_keys) {

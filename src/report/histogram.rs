@@ -179,8 +179,8 @@ impl BucketLayout {
         }
     }
 
-    /// Bounds for quantiles where the shortest and the longest time are not kept, in seconds; `None`
-    /// without times. `ends` returns the shortest and longest time of a bucket.
+    /// Bounds for quantiles where the shortest and the longest time are not kept, in seconds;
+    /// `None` without times. `ends` returns the shortest and longest time of a bucket.
     ///
     /// Quantiles are read from the middle of a bucket, which may lie above all times in it. So the
     /// upper bound is a lower bound of the longest time, as tight as the sum and the ascending
@@ -338,8 +338,8 @@ pub(super) fn linear_width(max_us: u64, size: u32) -> f64 {
     seconds(max_us) / f64::from(size.max(1))
 }
 
-/// A timer's time per hit in integer microseconds, half to even: reports and pages count it once per
-/// hit.
+/// A timer's time per hit in integer microseconds, half to even: reports and pages count it once
+/// per hit.
 pub fn per_hit(value_us: u64, hit_count: u32) -> u64 {
     let hits = u64::from(hit_count);
     if hits <= 1 {

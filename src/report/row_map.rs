@@ -101,8 +101,8 @@ impl RowMap {
     }
 
     /// Gives overflowed keys rows of their own as far as there is room. A key moves with all its
-    /// groups: once it has a row, later groups in the walk find it, full or not. Returns whether any
-    /// moved.
+    /// groups: once it has a row, later groups in the walk find it, full or not. Returns whether
+    /// any moved.
     pub(super) fn promote(&mut self, groups: &Groups) -> bool {
         let before = self.overflowed;
         let end = if self.rows.len() < self.rows_max { self.row_of.len() } else { 0 };

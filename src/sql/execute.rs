@@ -38,8 +38,8 @@ use crate::query::answer::ReportSummary;
 use crate::query::error::QueryError;
 use crate::report::definition::Columns;
 
-/// Longest name of a column in an answer, in bytes, as in MariaDB. PHP refuses definitions of columns
-/// beyond 4 KB.
+/// Longest name of a column in an answer, in bytes, as in MariaDB. PHP refuses definitions of
+/// columns beyond 4 KB.
 const NAME_MAX: usize = 255;
 
 /// A planned query.
@@ -562,8 +562,8 @@ fn other_columns(made: &ReportSummary, written: &[String]) -> Vec<String> {
     )]
 }
 
-/// Replaces the names of columns by those that MySQL gives them, and cuts them where it does. In the
-/// plan they keep their length, so that two may begin alike.
+/// Replaces the names of columns by those that MySQL gives them, and cuts them where it does. In
+/// the plan they keep their length, so that two may begin alike.
 fn named(columns: Arc<[SqlColumn]>, names: &ColumnNames) -> Arc<[SqlColumn]> {
     let named = columns.iter().map(|column| {
         let mut column = column.clone();

@@ -1,5 +1,6 @@
 //! Columns that a report lacks, those of the native form (`p95`, `p99_9`, `error_count`,
-//! `req_per_sec`): they can be named but are not part of `SELECT *`, like MySQL's invisible columns.
+//! `req_per_sec`): they can be named but are not part of `SELECT *`, like MySQL's invisible
+//! columns.
 //!
 //! A statement is first planned without them, so existing statements keep their meaning. Only if a
 //! column that it names does not exist, it is planned again, against reports that have the

@@ -165,8 +165,8 @@ impl Rows {
     }
 }
 
-/// A task that is aborted on drop. If it cannot be interrupted, the catalog's status has it until it
-/// ends.
+/// A task that is aborted on drop. If it cannot be interrupted, the catalog's status has it until
+/// it ends.
 #[derive(Debug)]
 pub(super) struct Running {
     pub(super) task: tokio::task::AbortHandle,

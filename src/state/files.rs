@@ -2,9 +2,10 @@
 //! names: only regular files are read, and new files are accessible to their owner only.
 //!
 //! Called by [`State`](super::State) and [`snapshot_writer`](super::snapshot_writer), at start and
-//! with every change, and by `access` at start and reload. Requests may contain confidential data, so files have mode 0600 and folders
-//! 0700, whatever the umask; existing folders keep theirs. Anything else with a file's name (a
-//! pipe, a socket, a device) is not opened: that could block forever, or have an effect.
+//! with every change, and by `access` at start and reload. Requests may contain confidential data,
+//! so files have mode 0600 and folders 0700, whatever the umask; existing folders keep theirs.
+//! Anything else with a file's name (a pipe, a socket, a device) is not opened: that could block
+//! forever, or have an effect.
 
 use std::fs::{self, DirBuilder, File, FileType, Permissions};
 use std::io;

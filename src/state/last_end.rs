@@ -9,10 +9,10 @@
 //! The file exists while a process runs, in `state.dir` or without one in `history.dir`; a clean
 //! stop removes it, or leaves it with `clean` as long as rows of history replace lost ones
 //! (`query::catalog::past::refill`), and after a reset or a loss of history. It is written last
-//! during start, so a failed start changes nothing. It is written again whenever those rows are read
-//! anew, and at a reset, so that cleared data stays cleared after a kill, or if the snapshot of a
-//! clean stop gets lost. A stop that cannot write its snapshot renames it to `unsaved`, which even a
-//! full disk has room for.
+//! during start, so a failed start changes nothing. It is written again whenever those rows are
+//! read anew, and at a reset, so that cleared data stays cleared after a kill, or if the snapshot
+//! of a clean stop gets lost. A stop that cannot write its snapshot renames it to `unsaved`, which
+//! even a full disk has room for.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -156,8 +156,8 @@ impl LastEnd {
             Some((start, Some(HistoryFrom::File(from)))) => (start, from),
             Some((start, None)) => (start, no_file()),
         };
-        // In the minute of the reset, rows mix counts from before and after it: refilling begins with
-        // the next one.
+        // In the minute of the reset, rows mix counts from before and after it: refilling begins
+        // with the next one.
         let reset = self.reset_ms / 1000;
         let is_after = !self.clean && start <= reset && reset > 0;
         let (start, from) = if is_after { (reset, no_file()) } else { (start, from) };
@@ -203,8 +203,8 @@ pub struct RunningMark {
 
 impl RunningMark {
     /// Creates the file: from now on an unclean end is noticed. The reset of `last_end` holds for
-    /// whatever comes back without a later snapshot; unless it is still to come, since the clock was
-    /// ahead, and a clean stop has saved what came after it. `now_ms` is the wall clock's time.
+    /// whatever comes back without a later snapshot; unless it is still to come, since the clock
+    /// was ahead, and a clean stop has saved what came after it. `now_ms` is the wall clock's time.
     pub(crate) fn set(dir: &Path, last_end: &LastEnd, refilled: &[Lost], now_ms: u64) -> Self {
         let is_ahead = last_end.clean && last_end.reset_ms > now_ms;
         let reset_ms = if is_ahead { 0 } else { last_end.reset_ms };
@@ -368,8 +368,8 @@ mod tests {
             assert_eq!(lacking(Some((70.0, Some(HistoryFrom::File(7))))), [(70, 200, 7)]);
             let _killed = set(&[]);
         }
-        // The snapshot of a clean stop was made after the reset. If it does not come back, the reset
-        // holds, also for those that are killed before there is another.
+        // The snapshot of a clean stop was made after the reset. If it does not come back, the
+        // reset holds, also for those that are killed before there is another.
         set(&[]).clear(&[lost]);
         assert!(end().clean && !end().was_reset_after(60.4));
         for refilled in [&[lost][..], &[]] {

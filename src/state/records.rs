@@ -25,10 +25,10 @@ use crate::value::text::counted;
 /// First and last bytes of a snapshot.
 pub(crate) const MAGIC: [u8; 8] = *b"pinbad\xf7S";
 
-/// The version of everything that follows. A daemon reads this one, and those before, which lack one
-/// or more of: the error status, where history goes on, samples, spans. A snapshot is for the next
-/// start, not for archiving. Any two differ by at least two bits, so no flipped bit turns one into
-/// another.
+/// The version of everything that follows. A daemon reads this one, and those before, which lack
+/// one or more of: the error status, where history goes on, samples, spans. A snapshot is for the
+/// next start, not for archiving. Any two differ by at least two bits, so no flipped bit turns one
+/// into another.
 const VERSION: u32 = 16;
 const VERSIONS_BEFORE: [u32; 4] = [8, 11, 13, 14];
 

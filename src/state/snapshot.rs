@@ -80,13 +80,13 @@ pub enum Record {
 /// The rows of history that a snapshot lacks, because they were counted later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum HistoryFrom {
-    /// Those from this unix second on. If it is not the first of a minute, the snapshot has what was
-    /// counted before in that minute.
+    /// Those from this unix second on. If it is not the first of a minute, the snapshot has what
+    /// was counted before in that minute.
     Time(u64),
     /// Those in files from this number on: the snapshot has all that was in earlier ones.
     File(u64),
-    /// The same at this unix second: files from that number on have nothing that was counted before,
-    /// by whatever clock, and those below it nothing else.
+    /// The same at this unix second: files from that number on have nothing that was counted
+    /// before, by whatever clock, and those below it nothing else.
     Cut {
         /// The second.
         secs: u64,

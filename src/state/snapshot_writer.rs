@@ -303,12 +303,12 @@ pub trait CutHistory: std::fmt::Debug + Send + Sync {
     /// How that ended; `None` while it is under way.
     fn sealed(&self) -> Option<Sealed>;
 
-    /// Whether all requests before this id are on disk, or cannot be written. Until then they are to
-    /// be written as soon as possible.
+    /// Whether all requests before this id are on disk, or cannot be written. Until then they are
+    /// to be written as soon as possible.
     fn has_flushed(&self, to: u64) -> bool;
 
-    /// Does not mix what is on either side of this cut, of which a snapshot is being written, and of
-    /// the one before it.
+    /// Does not mix what is on either side of this cut, of which a snapshot is being written, and
+    /// of the one before it.
     fn keep_apart(&self, cut: PiecesCut);
 
     /// The snapshot of the last cut is written: the ones before it do not matter any more.
@@ -352,8 +352,8 @@ impl SnapshotWriter {
     /// Writes a snapshot every period until a stop is requested. Runs on its own thread. Calls
     /// `mark` before that, and once the folder can be written again: it may not have been there.
     pub(crate) fn run(&self, shutdown: &Shutdown, mark: impl Fn()) {
-        // Until the first one history goes on in the middle of a minute, which only its latest files
-        // tell apart: not for long.
+        // Until the first one history goes on in the middle of a minute, which only its latest
+        // files tell apart: not for long.
         let is_restored = self.snapshots.status.lock().restored.is_some();
         let mut is_first = is_restored && self.history.is_some();
         let (mut last, mut looked_ms) = (Instant::now(), self.clock.mono_ms());

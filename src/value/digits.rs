@@ -203,9 +203,9 @@ pub(crate) fn float<F: zmij::Float + Into<f64> + Copy>(out: &mut impl Sink, numb
     true
 }
 
-/// Writes a number with a fraction, from 0.00001 on. Its digits are a number until they are written:
-/// reading back digits that were just written, to put the point between them, takes longer than
-/// finding them.
+/// Writes a number with a fraction, from 0.00001 on. Its digits are a number until they are
+/// written: reading back digits that were just written, to put the point between them, takes longer
+/// than finding them.
 #[inline(always)]
 fn shortest(out: &mut impl Sink, number: f64) {
     if number < 0.0 {

@@ -1,5 +1,5 @@
-//! Divides memory among rows when there is too little of it: sums of the heaviest rows first, and in
-//! the rest the histograms of the heaviest of these.
+//! Divides memory among rows when there is too little of it: sums of the heaviest rows first, and
+//! in the rest the histograms of the heaviest of these.
 
 use std::cmp::Reverse;
 

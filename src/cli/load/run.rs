@@ -205,8 +205,8 @@ impl<'a> Sender<'a> {
                     thread::sleep(time.min(SLEEP_MAX));
                     continue;
                 }
-                // The kernel keeps the error that ended a batch to itself. One that comes back for a
-                // single packet is met by the next call.
+                // The kernel keeps the error that ended a batch to itself. One that comes back for
+                // a single packet is met by the next call.
                 Step::Send(_) if was_short => 1,
                 Step::Send(packets) => packets,
             };

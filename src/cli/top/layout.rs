@@ -1,9 +1,9 @@
 //! Fits columns into a width: which are shown, how wide each is, and the text of a row.
 //!
 //! Numbers take what they need; names share the rest, down to a smallest width; columns that do not
-//! fit are dropped from the right, but never the sorted one. Names that would look alike once they are
-//! cut are shown from about where they differ. Used by the screen and by the plain
-//! output. Pure.
+//! fit are dropped from the right, but never the sorted one. Names that would look alike once they
+//! are cut are shown from about where they differ. Used by the screen and by the plain output.
+//! Pure.
 
 use std::collections::{BTreeSet, HashMap};
 

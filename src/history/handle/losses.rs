@@ -12,8 +12,8 @@ use crate::state::last_end::LostAtStop;
 use crate::value::text::{count, counted};
 
 impl History {
-    /// Records that raw requests, and rows of reports if there are any, are lost with the end of the
-    /// process.
+    /// Records that raw requests, and rows of reports if there are any, are lost with the end of
+    /// the process.
     pub(in crate::history) fn lose_at_stop(&self, rows: bool, requests: u64) {
         let memory = MEMORY.lock(&self.0.memory);
         let first = memory.rows(false).flat_map(UnflushedRows::times).min();
@@ -25,9 +25,9 @@ impl History {
         status.lost_at_stop = Some(LostAtStop { start, end, rows, requests, store, killed: false });
     }
 
-    /// The raw requests that the kill of the previous process lost, if they are kept and it can have
-    /// lost any; before its rows in the log of seconds are written. These tell until when it counted,
-    /// and how many requests came after the last flush.
+    /// The raw requests that the kill of the previous process lost, if they are kept and it can
+    /// have lost any; before its rows in the log of seconds are written. These tell until when it
+    /// counted, and how many requests came after the last flush.
     pub(crate) fn lost_by_kill(&self) -> Option<LostAtStop> {
         self.0.requests.get()?;
         let Earlier { store, parts, unflushed, .. } = self.earlier()?;

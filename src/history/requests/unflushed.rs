@@ -82,8 +82,8 @@ pub(in crate::history) fn packed_in(dataset: &Dataset) -> Dataset {
     if dataset.report == REQUEST_TAG { Dataset::raw(REQUEST) } else { dataset.clone() }
 }
 
-/// These columns of encoded rows in batches: few rows first, then twice as many each time, up to the
-/// usual number. `next` appends the next row, if there is one.
+/// These columns of encoded rows in batches: few rows first, then twice as many each time, up to
+/// the usual number. `next` appends the next row, if there is one.
 pub(in crate::history) fn unpacked(
     dataset: &Dataset,
     wanted: &[&str],

@@ -17,8 +17,8 @@ pub(super) const CURSOR: &str = "cursor";
 /// The newest format of that file.
 pub(super) const FORMAT: u32 = 1;
 
-/// The names under which rows are shipped. They are part of the keys in ClickHouse, so a shipment keeps
-/// the names it began with, even if the host is renamed meanwhile.
+/// The names under which rows are shipped. They are part of the keys in ClickHouse, so a shipment
+/// keeps the names it began with, even if the host is renamed meanwhile.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// The shipping daemon.
@@ -66,8 +66,8 @@ pub(super) struct Cursor {
     pub(super) dropped: u64,
     /// The numbers of parts that could not be read and are not shipped, even when they are back.
     pub(super) given_up: Vec<u64>,
-    /// The numbers from which parts of rollups, and of raw requests, are not shipped; none of a kind
-    /// that is.
+    /// The numbers from which parts of rollups, and of raw requests, are not shipped; none of a
+    /// kind that is.
     pub(super) off: [Option<u64>; 2],
     /// The positions up to which these were shipped when that began.
     pub(super) off_at: [ShipPosition; 2],
@@ -78,8 +78,8 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
-    /// Sets what to ship from now on, of these parts and later ones. Unwanted rows that can no longer
-    /// be shipped are lost to ClickHouse: returns their number.
+    /// Sets what to ship from now on, of these parts and later ones. Unwanted rows that can no
+    /// longer be shipped are lost to ClickHouse: returns their number.
     pub(super) fn set_kinds(
         &mut self,
         what: &[ShippedRows],
@@ -104,7 +104,8 @@ impl Cursor {
         lost
     }
 
-    /// The rows of a piece up to a position that are not shipped because their kind is off, by kind.
+    /// The rows of a piece up to a position that are not shipped because their kind is off, by
+    /// kind.
     fn unshipped(&self, piece: &Arc<Part>, to: &ShipPosition) -> [u64; 2] {
         let (kind, mut rows) = (usize::from(piece.is_raw()), [0; 2]);
         let units = ShipmentRows::Pieces(self.off_at[kind], *to);
@@ -159,7 +160,8 @@ impl Cursor {
     }
 }
 
-/// Reads the file, if there is one: a line as the manifest has them, of older versions the JSON alone.
+/// Reads the file, if there is one: a line as the manifest has them, of older versions the JSON
+/// alone.
 pub(super) fn read(path: &Path) -> Done<Option<Cursor>> {
     let Some(text) = read_existing(path)? else { return Ok(None) };
     let json = if text.starts_with(b"{") { Some(&*text) } else { manifest::checked(&text) };

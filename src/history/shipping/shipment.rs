@@ -167,9 +167,9 @@ impl Shipment {
         Ok(damaged.collect())
     }
 
-    /// Calls `each` for its raw requests, but not those of pieces that were tried often enough, which
-    /// it returns. The timers of a piece are in memory, packed: it has no more than fit into the share
-    /// of `history.memory` for requests.
+    /// Calls `each` for its raw requests, but not those of pieces that were tried often enough,
+    /// which it returns. The timers of a piece are in memory, packed: it has no more than fit into
+    /// the share of `history.memory` for requests.
     ///
     /// # Errors
     /// As [`rows`](Self::rows).

@@ -373,8 +373,8 @@ fn what_was_published_while_it_was_not_shipped_is_counted_when_it_is_again() {
     assert_eq!(place.taken(), expected);
 }
 
-/// Whatever is shipped in between, and whenever a kind is turned off and on: what ClickHouse lacks is
-/// what was counted.
+/// Whatever is shipped in between, and whenever a kind is turned off and on: what ClickHouse lacks
+/// is what was counted.
 #[test]
 fn what_is_dropped_while_a_kind_is_off_is_exactly_what_is_lacking() {
     for seed in 0..40 {

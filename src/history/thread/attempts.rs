@@ -18,8 +18,8 @@ pub(super) struct Attempts {
 }
 
 impl Attempts {
-    /// Records the result of an attempt, and logs it; `others` are the attempts at the other action,
-    /// and `limit` limits the lines about one cause of either. `None`: logs no failure.
+    /// Records the result of an attempt, and logs it; `others` are the attempts at the other
+    /// action, and `limit` limits the lines about one cause of either. `None`: logs no failure.
     pub(super) fn has_ended(
         &mut self,
         error: Option<(String, String)>,

@@ -259,8 +259,8 @@ impl Query {
     }
 
     /// The columns in which to read the report: `columns=script_name,p95,error_count` needs no
-    /// `percentiles` beside it, nor does `sort=-p95`. Tables of other kinds have only their own, some
-    /// of which are called like a percentile.
+    /// `percentiles` beside it, nor does `sort=-p95`. Tables of other kinds have only their own,
+    /// some of which are called like a percentile.
     fn report_columns(&mut self, source: &Catalog, name: &str) -> Result<Columns, Problem> {
         let own = match &self.percentiles {
             None => Columns::Own,

@@ -92,7 +92,8 @@ pub(super) fn in_short(view: &View<'_>) -> Markup {
     }
 }
 
-/// Renders the last hour of an alert's row, whatever time is selected, in the chart that has the value the rule watches.
+/// Renders the last hour of an alert's row, whatever time is selected, in the chart that has the
+/// value the rule watches.
 fn chart(view: &View<'_>, at: usize, alert: &Alert) -> Option<Markup> {
     alert.key.as_ref()?;
     let rule = &alert.rule;

@@ -1,7 +1,7 @@
 //! `/changes`: breaks the change of a report between two spans down by key.
 //!
-//! The parameters are those of `/api/v1/changes`. Without a span, it is the report's window up to the
-//! last whole minute.
+//! The parameters are those of `/api/v1/changes`. Without a span, it is the report's window up to
+//! the last whole minute.
 
 use maud::{Markup, html};
 

@@ -23,8 +23,8 @@ const HEIGHT: i32 = 156;
 /// Position of the vertical scale.
 const LEFT: i32 = 64;
 const BOTTOM: i32 = 126;
-/// Top of the texts of the horizontal scale, whose baseline is a line and a half below: clear of the
-/// lowest one on the left, whatever their size.
+/// Top of the texts of the horizontal scale, whose baseline is a line and a half below: clear of
+/// the lowest one on the left, whatever their size.
 const BELOW: i32 = BOTTOM + 1;
 const TOP: i32 = 8;
 const RIGHT: i32 = WIDTH - 6;
@@ -118,8 +118,8 @@ fn width(text: &str) -> f64 {
     9.7 * text.chars().count() as f64
 }
 
-/// Marks on the horizontal scale with labels. Where two would collide, the later one stays; of marks
-/// in equal steps every second one, or every third, so that the steps stay equal.
+/// Marks on the horizontal scale with labels. Where two would collide, the later one stays; of
+/// marks in equal steps every second one, or every third, so that the steps stay equal.
 fn ticks(marks: &[(f64, String)], theme: Theme) -> Markup {
     let mut marks: Vec<_> = marks.iter().collect();
     marks.sort_by(|(a, _), (b, _)| b.total_cmp(a));

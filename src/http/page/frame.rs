@@ -89,9 +89,9 @@ pub(super) fn page(
     document(title, &head, &body)
 }
 
-/// An error page; `other` is the URL of a page to see instead, and its name. `around` is the control
-/// and the absent sections of [`page`]; `None`: nothing but the message, for a client that may see
-/// nothing else.
+/// An error page; `other` is the URL of a page to see instead, and its name. `around` is the
+/// control and the absent sections of [`page`]; `None`: nothing but the message, for a client that
+/// may see nothing else.
 pub(super) fn problem(
     status: StatusCode,
     detail: &str,
@@ -173,8 +173,8 @@ pub(super) fn last(source: &Catalog, answer: &ReportAnswer) -> String {
     text::last(covered, answer.window_seconds as u64)
 }
 
-/// The time span of the data of a live table, in words; empty for a table without one. Rates are over
-/// it, as in Pinba's tables.
+/// The time span of the data of a live table, in words; empty for a table without one. Rates are
+/// over it, as in Pinba's tables.
 pub(super) fn span_of(source: &Catalog, name: &str, answer: &ReportAnswer) -> String {
     if answer.window_seconds == 0.0 {
         return String::new();

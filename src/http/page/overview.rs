@@ -2,7 +2,8 @@
 //!
 //! Numbers over all requests and the scripts that stand out, charts, then the top rows: scripts,
 //! timers, servers, hosts, statuses, all by total time, p95, count or errors (`sort`). Every name
-//! links to its row's page, every heading to the whole report. While nothing has been received, the page says what to do.
+//! links to its row's page, every heading to the whole report. While nothing has been received, the
+//! page says what to do.
 
 use std::net::SocketAddr;
 

@@ -134,7 +134,8 @@ impl Ranking {
         Ok(all.try_into().expect("there is an answer for each name"))
     }
 
-    /// Adds the time of the page, what the answer covers, and what a live report lacks after a kill.
+    /// Adds the time of the page, what the answer covers, and what a live report lacks after a
+    /// kill.
     fn in_words(mut self, view: &View<'_>, name: &str) -> Self {
         let (source, time, answer) = (view.source, &view.time, &mut self.answer);
         let about = match &answer.of_span {

@@ -72,8 +72,8 @@ impl View<'_> {
         let is_here = !is_current && !["/", "/reports"].contains(&section);
         // These show the present, and stay live, whatever time their links pass on.
         let has_past = !is_current && !["/profile", "/reports"].contains(&path);
-        // The daemon itself has no past and no fleet, alerts and releases are current, and a section
-        // without data has nothing at any time.
+        // The daemon itself has no past and no fleet, alerts and releases are current, and a
+        // section without data has nothing at any time.
         let control = html! {
             @if !is_current {
                 (self.time.control(path, &params))

@@ -1,10 +1,10 @@
 //! Sums over raw timers by tags, as rows like those of a report; and the small table of them on the
 //! overview and on a row's page.
 //!
-//! If more raw requests match than a page can afford to read, a sample of them spread over the whole
-//! time stands for all, both in memory and in history. The heading of the small
-//! table links to the page that searches further, with the same conditions. There timers are
-//! grouped by the tag `group`, or by the first tag found.
+//! If more raw requests match than a page can afford to read, a sample of them spread over the
+//! whole time stands for all, both in memory and in history. The heading of the small table links
+//! to the page that searches further, with the same conditions. There timers are grouped by the tag
+//! `group`, or by the first tag found.
 
 use std::sync::Arc;
 

@@ -2,8 +2,8 @@
 //!
 //! Names are in lowerCamelCase, ids hexadecimal, 64-bit numbers strings or numbers, enums numbers;
 //! whole numbers may have an exponent, or a fraction of zeros. `null` counts as absent, and names
-//! that the mapping does not use are skipped whatever their depth. Protobuf is never longer than the
-//! JSON it is made of.
+//! that the mapping does not use are skipped whatever their depth. Protobuf is never longer than
+//! the JSON it is made of.
 
 use std::borrow::Cow;
 use std::fmt;

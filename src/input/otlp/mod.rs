@@ -2,11 +2,11 @@
 //!
 //! Each `[[otlp_input]]` entry is a [`Source`]. The HTTP side passes whole bodies to
 //! `Source::take`; `protobuf` decodes them, after `json` has rewritten those in JSON, to `Span`s
-//! with the attributes that the mapping uses (`span`, `attributes`). The spans of a trace are joined
-//! (`join`) and become a record (`request`), which goes to the ring like those that receivers
-//! decode. A separate thread ([`Source::run`]) releases spans that have waited long enough. Each
-//! span ends in exactly one of the counters `requests`, `timers`, `spans_merged`, `spans_left_out`
-//! and `spans_refused`, or is still waiting.
+//! with the attributes that the mapping uses (`span`, `attributes`). The spans of a trace are
+//! joined (`join`) and become a record (`request`), which goes to the ring like those that
+//! receivers decode. A separate thread ([`Source::run`]) releases spans that have waited long
+//! enough. Each span ends in exactly one of the counters `requests`, `timers`, `spans_merged`,
+//! `spans_left_out` and `spans_refused`, or is still waiting.
 
 mod attributes;
 mod counters;

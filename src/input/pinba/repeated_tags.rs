@@ -67,8 +67,8 @@ pub(super) enum Seen {
 }
 
 impl RepeatedTags {
-    /// Places of each of so many receivers, for a pool of so many requests: one for 16 of these, and
-    /// 65,536 altogether, but 1,024 to 32,768 each.
+    /// Places of each of so many receivers, for a pool of so many requests: one for 16 of these,
+    /// and 65,536 altogether, but 1,024 to 32,768 each.
     pub fn places(receivers: usize, requests: usize) -> usize {
         let each = (1_usize << 16).checked_div(receivers).unwrap_or(usize::MAX);
         let each = each.min(requests / 16).clamp(1 << 10, 1 << 15);

@@ -3,8 +3,8 @@
 //! A receiver's decoder creates each with a `RecordWriter` in a block of the ring; the merger reads
 //! it as a [`Record`]. Parts shared by inputs are here too: text repair and caps (`text`), the
 //! string table of a record (`strings`), keyed hashes (`hasher`), the reasons for rejecting and
-//! repairing, with their counts (`reject`, `counts`), names for tags that repeat (`repeated_tags`). All numbers are little endian; nothing is
-//! aligned; texts are UTF-8 and already cut.
+//! repairing, with their counts (`reject`, `counts`), names for tags that repeat (`repeated_tags`).
+//! All numbers are little endian; nothing is aligned; texts are UTF-8 and already cut.
 //!
 //! ```text
 //!   head (86)   length of the record, receive second, hashes, numbers, lengths of the four texts,

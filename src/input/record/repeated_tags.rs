@@ -3,9 +3,9 @@
 //!
 //! A record [names](super::Record::repeat) tags that are likely to come again. Once the merger has
 //! [confirmed](Confirmed::confirm) the name, later records of the same receiver give the name alone
-//! ([`leaves_out_tags`](super::Record::leaves_out_tags)). The merger takes the records of a receiver
-//! in their order, so it knows every name that is used alone, also when the ring has overwritten
-//! some of them.
+//! ([`leaves_out_tags`](super::Record::leaves_out_tags)). The merger takes the records of a
+//! receiver in their order, so it knows every name that is used alone, also when the ring has
+//! overwritten some of them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -3,8 +3,8 @@
 //!
 //! A decoder is created with a set of rules
 //! ([`Decoder::with_rules`](super::pinba::Decoder::with_rules)) and applies it, on its own receiver
-//! thread, to the texts of a request that rules refer to: [`NameRules`], which may be none. The usual
-//! decoder of packets has [`AsSent`] instead, which costs nothing. Rules see a text as it was
+//! thread, to the texts of a request that rules refer to: [`NameRules`], which may be none. The
+//! usual decoder of packets has [`AsSent`] instead, which costs nothing. Rules see a text as it was
 //! sent, made UTF-8 and cut at [`TEXT_BYTES_MAX`](crate::limits::TEXT_BYTES_MAX); their result is
 //! then cut and repaired like a text from the wire, so rules cannot break the guarantees of
 //! records.

@@ -92,9 +92,9 @@ pub struct Progress {
     pub files_begun: u64,
 }
 
-/// Numbers of a request and of a swap. They grow from line to line and from file to file, and no two
-/// lines have the same: a file begins behind all numbers that are known, also of lines of others
-/// that are not read again.
+/// Numbers of a request and of a swap. They grow from line to line and from file to file, and no
+/// two lines have the same: a file begins behind all numbers that are known, also of lines of
+/// others that are not read again.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct LineNumbers {
     /// Of the request.

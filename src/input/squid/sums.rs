@@ -421,8 +421,8 @@ impl Sums {
         }
     }
 
-    /// Counts a response, of the request with this number: a miss, or a revalidation. Others are not
-    /// counted here.
+    /// Counts a response, of the request with this number: a miss, or a revalidation. Others are
+    /// not counted here.
     pub(super) fn answer(&mut self, request: &Transaction<'_>, secs: u32, number: u64) {
         if number < self.next.requests {
             return;

@@ -382,7 +382,8 @@ fn datagrams_hold_many_lines_and_each_once() {
     assert_eq!((known.len(), known[0].next), (1, 13));
 }
 
-/// Killed with lines in the ring: the next process reads them again, and its sums have them already.
+/// Killed with lines in the ring: the next process reads them again, and its sums have them
+/// already.
 #[test]
 fn sums_have_a_line_once_through_a_kill() {
     let swap = b"1.000 SWAPIN 200 1 1 1 t/x 1/1 GET u 2/2";
@@ -448,8 +449,8 @@ fn position(file: u64) -> file::Position {
     file::Position::of([1, file, 100, 3]).unwrap()
 }
 
-/// The last position that a process before left is in a file that may be gone by now, while its sums
-/// have lines of the next one.
+/// The last position that a process before left is in a file that may be gone by now, while its
+/// sums have lines of the next one.
 #[test]
 fn sums_have_a_line_of_the_next_file_once_through_a_kill() {
     let swap = b"1.000 SWAPIN 200 1 1 1 t/x 1/1 GET u 2/2";

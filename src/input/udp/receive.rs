@@ -1,11 +1,11 @@
 //! The receiver: batch -> decode -> push, as long as the daemon runs.
 //!
 //! `daemon.rs` starts one thread per socket with [`run`], and passes all it needs: socket, decoder,
-//! its end of the ring, counters, clock and stop flag. After its start the thread
-//! allocates nothing but for tags that packets repeat. It waits for the next datagram when they
-//! arrive slowly and for ten milliseconds' worth of them when they arrive fast, and logs nothing
-//! that a sender can cause. Counts are kept in plain numbers and booked once per batch; the clock is
-//! read once per batch, so all datagrams of a batch have the same second.
+//! its end of the ring, counters, clock and stop flag. After its start the thread allocates nothing
+//! but for tags that packets repeat. It waits for the next datagram when they arrive slowly and for
+//! ten milliseconds' worth of them when they arrive fast, and logs nothing that a sender can cause.
+//! Counts are kept in plain numbers and booked once per batch; the clock is read once per batch, so
+//! all datagrams of a batch have the same second.
 //!
 //! The stop flag is checked after every batch, and at least ten times a second. Data still in the
 //! socket's buffer is then received for at most half a second, unless the socket lives on with the

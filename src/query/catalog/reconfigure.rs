@@ -2,8 +2,8 @@
 //!
 //! Called on the thread that reads signals, with valid definitions. A report with an unchanged
 //! definition stays with all its counts; one with another definition is dropped and created again,
-//! filled from the raw rows. One that can be dropped gives way to a configured one of its name, as at
-//! a start, and comes back from `state.dir` when that goes.
+//! filled from the raw rows. One that can be dropped gives way to a configured one of its name, as
+//! at a start, and comes back from `state.dir` when that goes.
 
 use super::Catalog;
 use super::report_set::CHANGES;
@@ -94,8 +94,8 @@ impl Catalog {
         done
     }
 
-    /// The reports that there are once `wanted` is [in force](Self::reconfigure): the configured ones,
-    /// those that can be dropped and stay, and those that come back.
+    /// The reports that there are once `wanted` is [in force](Self::reconfigure): the configured
+    /// ones, those that can be dropped and stay, and those that come back.
     pub fn reports_after(
         &self,
         mut wanted: Definitions,

@@ -188,8 +188,8 @@ impl Aggregate {
         }
     }
 
-    /// Settles up to `slots` further slots of the ended tick. Returns the bytes that closing them all
-    /// needs at most, once all are settled.
+    /// Settles up to `slots` further slots of the ended tick. Returns the bytes that closing them
+    /// all needs at most, once all are settled.
     pub(in crate::report) fn settle_some(
         &mut self,
         slots: usize,

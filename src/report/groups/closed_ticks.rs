@@ -1,5 +1,6 @@
-//! The sums of groups over the closed ticks of the window: a gain is added when its tick closes, and
-//! subtracted when the tick leaves. Extremes cannot be subtracted, so each group has a list by tick.
+//! The sums of groups over the closed ticks of the window: a gain is added when its tick closes,
+//! and subtracted when the tick leaves. Extremes cannot be subtracted, so each group has a list by
+//! tick.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -40,7 +41,8 @@ pub(in crate::report) struct ClosedTicks {
     extremes: Option<Chunked<Vec<(u64, Extremes)>>>,
     /// Number of these.
     extremes_count: usize,
-    /// Each snapshot being written holds a clone; while there is one, no tick's extremes are dropped.
+    /// Each snapshot being written holds a clone; while there is one, no tick's extremes are
+    /// dropped.
     pub(in crate::report) saving: Arc<()>,
 }
 

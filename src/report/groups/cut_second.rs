@@ -20,8 +20,8 @@ pub(in crate::report) struct GroupGain<'a> {
 }
 
 impl RunningTick {
-    /// Settles up to `slots` further slots; passes gains of their groups to `each`. Returns false if
-    /// none is left: the next call starts another second.
+    /// Settles up to `slots` further slots; passes gains of their groups to `each`. Returns false
+    /// if none is left: the next call starts another second.
     pub(in crate::report) fn cut_some(
         &mut self,
         slots: usize,

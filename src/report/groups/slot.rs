@@ -44,8 +44,8 @@ impl Front {
 }
 
 /// Samples of fronts that were full, a block each, until the second is cut. They are written
-/// sequentially, and read when the histogram they go to is cached: a tenth of the cost of finding it
-/// when they arrive.
+/// sequentially, and read when the histogram they go to is cached: a tenth of the cost of finding
+/// it when they arrive.
 ///
 /// The blocks of a front are chained backwards. The chain lies apart from the samples: it is small
 /// enough for the cache, and where the next block is does not have to be read from the one before.

@@ -142,8 +142,8 @@ impl Reading {
         (!value.is_nan()).then(|| within(value, bounds))
     }
 
-    /// Rows that were added up elsewhere: the texts of their keys, whether those that read `(other)`
-    /// stand for others, sums and extremes. No histogram is known yet.
+    /// Rows that were added up elsewhere: the texts of their keys, whether those that read
+    /// `(other)` stand for others, sums and extremes. No histogram is known yet.
     pub(crate) fn of_rows<'a>(
         definition: &Definition,
         rows: impl Iterator<Item = (&'a [u8], bool, Totals, Extremes)>,

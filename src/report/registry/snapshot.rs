@@ -108,8 +108,8 @@ impl ReportsRestore {
         }
     }
 
-    /// Compares the snapshot's `reports.error_status` with the present one: if they differ, no report
-    /// is restored.
+    /// Compares the snapshot's `reports.error_status` with the present one: if they differ, no
+    /// report is restored.
     pub fn compare_error_status(&mut self, error_status: u32, reports: &Reports) {
         self.error_status_differs = error_status != reports.error_status;
     }

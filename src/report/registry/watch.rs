@@ -1,7 +1,7 @@
 //! Watched reports: gains of their groups go to second logs, for charts, metrics and history.
 //!
-//! A [`WatchSettings`] selects them. When one comes or goes, earlier gains are set apart, with the reports
-//! of that time: nothing is lost of a dropped report, and a new one has the gains since its
+//! A [`WatchSettings`] selects them. When one comes or goes, earlier gains are set apart, with the
+//! reports of that time: nothing is lost of a dropped report, and a new one has the gains since its
 //! creation, and none of a predecessor. Readers share the list of watched reports ([`Watchlist`]),
 //! and need no other lock for it.
 

@@ -254,8 +254,8 @@ impl MysqlOperators {
         Ok(Transformed::yes(conjunction(found).unwrap_or_else(|| lit(true))))
     }
 
-    /// `x IN (SELECT ...)`: texts regardless of case, whatever is beside a number as a number, texts
-    /// beside times as times, and one row as `=` compares.
+    /// `x IN (SELECT ...)`: texts regardless of case, whatever is beside a number as a number,
+    /// texts beside times as times, and one row as `=` compares.
     fn in_subquery(&self, mut list: InSubquery, schema: &DFSchema) -> Result<Transformed<Expr>> {
         list.subquery = match Total::new(list.subquery) {
             Ok(total) => {

@@ -180,8 +180,8 @@ impl<'a> Tokens<'a> {
         }
     }
 
-    /// Whether a query begins here: its first word, or one in parentheses that goes on after them or
-    /// ends with them, as `(SELECT 1, 2) UNION SELECT 3, 4`. `(SELECT 1) a, b` is a list.
+    /// Whether a query begins here: its first word, or one in parentheses that goes on after them
+    /// or ends with them, as `(SELECT 1, 2) UNION SELECT 3, 4`. `(SELECT 1) a, b` is a list.
     fn is_query(&self, first: usize) -> bool {
         let is =
             |at: usize, token: &Token| self.tokens.get(at).is_some_and(|it| it.token == *token);

@@ -153,8 +153,8 @@ async fn common_columns_of_a_join_are_shown_once() {
     }
 }
 
-/// Names of columns are cut at a character, alike for rows and for a prepared statement: PHP refuses
-/// a definition of more than 4 KB. Columns that begin alike stay apart.
+/// Names of columns are cut at a character, alike for rows and for a prepared statement: PHP
+/// refuses a definition of more than 4 KB. Columns that begin alike stay apart.
 #[tokio::test]
 async fn long_names_of_columns_are_cut() {
     let engine = engine(SqlSettings::default());

@@ -78,8 +78,8 @@ pub(super) fn common_type(known: &ArgumentInfo<'_>) -> DataType {
     common(known.types, false)
 }
 
-/// The type of a value that is one of these, as the results of a CASE or the rows of a UNION: a text
-/// if any is a text, or if there are times and other values.
+/// The type of a value that is one of these, as the results of a CASE or the rows of a UNION: a
+/// text if any is a text, or if there are times and other values.
 pub(crate) fn branch_type(types: &[DataType]) -> DataType {
     let is_time = |given: &DataType| matches!(given, DataType::Timestamp(..) | DataType::Date32);
     let mut known: Vec<&DataType> = types.iter().filter(|given| !given.is_null()).collect();

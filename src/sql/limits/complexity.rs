@@ -33,7 +33,8 @@ const SELECT_GROWTH: usize = 3;
 /// Parts of a name.
 const NAME_PARTS_MAX: usize = 3;
 
-/// Keywords that add a level of nesting, those that only other dialects of the parser have included.
+/// Keywords that add a level of nesting, those that only other dialects of the parser have
+/// included.
 const OPERATORS: &str = "AND OR XOR NOT DIV MOD LIKE ILIKE RLIKE REGEXP SIMILAR MATCH MEMBER OVERLAPS \
     OPERATOR IS BETWEEN COLLATE IN BINARY AT NOTNULL";
 

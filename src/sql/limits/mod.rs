@@ -1,5 +1,5 @@
-//! Limits of a statement before it runs: complexity and nesting of its text, tables behind the names
-//! of WITH, copies of expressions, the growth of its plan.
+//! Limits of a statement before it runs: complexity and nesting of its text, tables behind the
+//! names of WITH, copies of expressions, the growth of its plan.
 
 pub(super) mod complexity;
 pub(super) mod expression_growth;

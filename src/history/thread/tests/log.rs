@@ -239,8 +239,9 @@ fn a_log_says_which_lines_of_a_file_it_has() {
     assert_eq!(found(&history), 5);
 }
 
-/// It has lines of the file in which the position on disk is. A file that was begun since may not be
-/// the one that the next process reads behind that: its lines wait for a flush, which comes at once.
+/// It has lines of the file in which the position on disk is. A file that was begun since may not
+/// be the one that the next process reads behind that: its lines wait for a flush, which comes at
+/// once.
 #[expect(clippy::single_range_in_vec_init, reason = "a list of one range")]
 #[test]
 fn a_log_has_no_line_of_a_file_that_was_begun_since_the_flush() {

@@ -1,12 +1,12 @@
 //! A followed file through everything that a disk can do: lines are received, written, published
-//! and shipped while changes fail, files cannot be read on, the process is killed at any of them, the
-//! power is cut, a folder is away for a start and the store cannot be opened until later, each by a
-//! seed; compared with a ledger that only counts lines.
+//! and shipped while changes fail, files cannot be read on, the process is killed at any of them,
+//! the power is cut, a folder is away for a start and the store cannot be opened until later, each
+//! by a seed; compared with a ledger that only counts lines.
 //!
-//! Whatever happens, each line is in history and in ClickHouse once, since the data on disk includes
-//! the position in the file. Packets come once: those flushed or logged when a process ended are
-//! there once, others at most once. None is twice in live data, which come back from a snapshot and
-//! from the history behind it.
+//! Whatever happens, each line is in history and in ClickHouse once, since the data on disk
+//! includes the position in the file. Packets come once: those flushed or logged when a process
+//! ended are there once, others at most once. None is twice in live data, which come back from a
+//! snapshot and from the history behind it.
 #![expect(clippy::print_stdout, reason = "a count is for whoever asks for more")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -453,8 +453,8 @@ impl World {
         self.check_live();
     }
 
-    /// Compares live data with the ledger: what the snapshot has does not come back from history too,
-    /// and the rest comes back, or is said to be lacking.
+    /// Compares live data with the ledger: what the snapshot has does not come back from history
+    /// too, and the rest comes back, or is said to be lacking.
     fn check_live(&self) {
         let (Some(life), true) = (&self.life, self.state.is_some()) else { return };
         let refill = life.refill.lock();

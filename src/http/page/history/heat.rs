@@ -63,7 +63,8 @@ impl History<'_> {
                     @if map.total > 0 { a href=(address) { (title) } } @else { (title) }
                     span.legend {
                         @if map.total == 0 && map.columns.iter().all(Option::is_none) { span { "no data" } }
-                        // The page names the span of the past; live, numbers beside it may be of another.
+                        // The page names the span of the past; live, numbers beside it may be of
+                        // another.
                         @else { span { (formatting::counted(map.total, counted)) @if self.time.spans.is_none() { " of the last " (formatting::lasting(found.covered_secs())) } } }
                         @if map.total > 0 {
                             span { "columns " (formatting::by(map.step)) }

@@ -12,8 +12,8 @@ impl Lines {
         self
     }
 
-    /// The same in finer steps, if they divide its own, by repeating points. Where counting began or
-    /// ended within a step, of which `covered_secs` were counted, only as far as it went.
+    /// The same in finer steps, if they divide its own, by repeating points. Where counting began
+    /// or ended within a step, of which `covered_secs` were counted, only as far as it went.
     pub(super) fn refined(self, step: u64, covered_secs: &[u64]) -> Self {
         let times = self.step.checked_div(step).unwrap_or(0);
         if times < 2 || !self.step.is_multiple_of(step) {

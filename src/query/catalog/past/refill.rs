@@ -304,8 +304,8 @@ impl Refill {
     }
 
     /// Seconds for which live data of so many seconds and the rows in a span cover a report, from
-    /// the key of its coverage. As in live data, they begin with the first request of any report: by
-    /// the minute.
+    /// the key of its coverage. As in live data, they begin with the first request of any report:
+    /// by the minute.
     fn covered_secs(&self, own: &[u8], span: Range<u64>, live: u64, now: u64) -> u64 {
         let ends = self.lost.iter().map(|lost| lost.end);
         let begun = ends.max().unwrap_or(now).min(now);
@@ -343,8 +343,8 @@ fn gain(live: &Reading, row: usize) -> Gain {
     }
 }
 
-/// Adds the rows of a span's minutes from a second on that have such keys; returns whether there are
-/// any.
+/// Adds the rows of a span's minutes from a second on that have such keys; returns whether there
+/// are any.
 fn copy(
     earlier: &Earlier,
     dataset: &Arc<Dataset>,

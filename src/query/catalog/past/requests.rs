@@ -53,8 +53,8 @@ const WEIGHT: &str = "weight";
 pub(super) const TAGS: &str = "tags";
 pub(super) const TAGS_EXACT: &str = "tags_exact";
 
-/// More than this from now, a request was received while the clock was ahead; logs that are imported
-/// may be ahead too, by less.
+/// More than this from now, a request was received while the clock was ahead; logs that are
+/// imported may be ahead too, by less.
 const AHEAD_SECS: u64 = 600;
 
 /// A request as shown.
@@ -230,8 +230,8 @@ impl Catalog {
 /// The remark on estimated numbers.
 pub(super) const SAMPLED: &str = "of most requests only a sample is kept";
 
-/// Requests of a span left out of a sample are in the weights of others of the same flush, which may
-/// have come this much earlier or later.
+/// Requests of a span left out of a sample are in the weights of others of the same flush, which
+/// may have come this much earlier or later.
 const FLUSH_SECS_MAX: u64 = 3_600;
 /// Rows of pieces looked at for weights. A busy daemon whose requests were all kept has fewer.
 const WEIGHTS_MAX: u64 = 250_000;

@@ -1,7 +1,7 @@
-//! Sub-queries that DataFusion does not join as MySQL answers them: IN with NULLs, of constants and of
-//! what depends on the row around it; those that find nothing; those that aggregate without GROUP
-//! BY what may be nothing; those for one row of an order; those that refer to rows of an aggregate;
-//! IN and EXISTS in what is selected; and those in ON that look at the row around them.
+//! Sub-queries that DataFusion does not join as MySQL answers them: IN with NULLs, of constants and
+//! of what depends on the row around it; those that find nothing; those that aggregate without
+//! GROUP BY what may be nothing; those for one row of an order; those that refer to rows of an
+//! aggregate; IN and EXISTS in what is selected; and those in ON that look at the row around them.
 
 use std::sync::Arc;
 
@@ -240,8 +240,8 @@ pub(super) fn unknown_rows(mut filter: Filter) -> Result<Transformed<LogicalPlan
     Ok(Transformed::new_transformed(LogicalPlan::Filter(filter), condition.transformed))
 }
 
-/// Sub-queries in ON, where DataFusion lacks the row around them: what an inner join asks is asked of
-/// its rows, and what an outer join asks of the side that may be missing before it is joined.
+/// Sub-queries in ON, where DataFusion lacks the row around them: what an inner join asks is asked
+/// of its rows, and what an outer join asks of the side that may be missing before it is joined.
 ///
 /// # Errors
 /// [`SqlError::not_supported`] if one in an outer join looks at the side whose rows all stay.

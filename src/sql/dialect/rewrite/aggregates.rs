@@ -80,8 +80,8 @@ pub(super) fn has_aggregate(expr: &impl Visit) -> bool {
     has(expr, is_aggregate_call)
 }
 
-/// Refuses GROUP_CONCATs in different orders of which one is DISTINCT: DataFusion would take an order
-/// for its reverse.
+/// Refuses GROUP_CONCATs in different orders of which one is DISTINCT: DataFusion would take an
+/// order for its reverse.
 pub(super) fn check_concatenations(select: &Select) -> Result<(), SqlError> {
     let mut all: Vec<(bool, Vec<OrderByExpr>)> = Vec::new();
     let conflicts = |expr: &Expr| {
@@ -204,7 +204,8 @@ pub(super) fn rewrite(
                     }
                     FunctionArgumentClause::OrderBy(by) => {
                         orders = by;
-                        // Positions are those of arguments; DataFusion would take columns of the table.
+                        // Positions are those of arguments; DataFusion would take columns of the
+                        // table.
                         read_orders(&mut orders, |at| {
                             let wrong = || SqlError::no_such_position(&at.to_string(), "ORDER BY");
                             let argument = all.get(at - 1).ok_or_else(wrong)?;

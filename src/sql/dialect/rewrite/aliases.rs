@@ -28,8 +28,8 @@ pub(super) fn aliases(select: &Select) -> HashMap<String, Expr> {
     items.map(|(alias, expr)| (alias.value.clone(), expr.clone())).collect()
 }
 
-/// Replaces names in a condition by what they stand for. Outside of aggregates, an alias goes before
-/// a column of its name.
+/// Replaces names in a condition by what they stand for. Outside of aggregates, an alias goes
+/// before a column of its name.
 pub(super) fn named(
     condition: &mut Expr,
     meant: &HashMap<String, Expr>,

@@ -1,5 +1,5 @@
-//! What needs the columns of the tables: joins by their names, `*` beside other items, and a name in
-//! GROUP BY that is an alias, too.
+//! What needs the columns of the tables: joins by their names, `*` beside other items, and a name
+//! in GROUP BY that is an alias, too.
 //!
 //! In MySQL the one column that USING and NATURAL make of two is that of the side whose rows all
 //! stay, and `*` begins with it. DataFusion takes that of the table whose name sorts first. So,
@@ -34,8 +34,8 @@ pub(crate) type ColumnsOf<'a> = dyn Fn(&str, &str) -> Option<Vec<String>> + 'a;
 /// The names of the columns of a query; `None` if they are not known.
 type Known = Option<Vec<String>>;
 
-/// Writes out what needs the columns of a query's tables; with `all_stars` each `*`. Returns the names
-/// of the columns that it named.
+/// Writes out what needs the columns of a query's tables; with `all_stars` each `*`. Returns the
+/// names of the columns that it named.
 ///
 /// # Errors
 /// Fails if a column that is compared is not on both sides, or is not known.

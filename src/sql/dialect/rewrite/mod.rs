@@ -2,8 +2,8 @@
 //!
 //! On the way down (`names`) values replace placeholders and columns get their names; on the way up
 //! functions and operators become those of `functions`, and a SELECT is adapted where MySQL accepts
-//! more than the standard (`select`). What needs the columns of tables is done before (`columns`). Tables
-//! get their database. Types are not known here; see `coercion` for those.
+//! more than the standard (`select`). What needs the columns of tables is done before (`columns`).
+//! Tables get their database. Types are not known here; see `coercion` for those.
 
 /// A join that has a condition, in MySQL.
 macro_rules! on {

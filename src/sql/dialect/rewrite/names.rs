@@ -180,7 +180,8 @@ pub(super) fn limits(clause: &mut LimitClause, context: &Context<'_>) -> Result<
             }
             _ => continue,
         };
-        // Clients send a number, a fraction or a text for `?`, and 18446744073709551615 for no limit.
+        // Clients send a number, a fraction or a text for `?`, and 18446744073709551615 for no
+        // limit.
         let whole = rows.to_string().trim().parse().ok();
         let whole = whole.filter(|rows: &f64| *rows >= 0.0 && rows.fract() == 0.0);
         let whole = whole.ok_or_else(|| {

@@ -132,8 +132,8 @@ fn one(
     Ok(())
 }
 
-/// Replaces positions, counted from 1, by what `position` has there, and takes out what is no order:
-/// NULL, a fraction, or a position that has nothing to order by.
+/// Replaces positions, counted from 1, by what `position` has there, and takes out what is no
+/// order: NULL, a fraction, or a position that has nothing to order by.
 ///
 /// # Errors
 /// Fails for a number that is no position.

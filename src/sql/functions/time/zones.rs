@@ -1,8 +1,8 @@
 //! Time zones: local time at an instant, and the instant of a local time.
 //!
 //! A zone is a name of the built-in database (`Europe/Berlin`), an offset (`+02:00`), or `SYSTEM`,
-//! the daemon's own. A local time that occurs twice means the first occurrence; one that is skipped,
-//! when clocks are put forward, means the moment at which they are.
+//! the daemon's own. A local time that occurs twice means the first occurrence; one that is
+//! skipped, when clocks are put forward, means the moment at which they are.
 
 use chrono::{NaiveDateTime, Offset, TimeDelta, TimeZone};
 use datafusion::arrow::array::timezone::Tz;
