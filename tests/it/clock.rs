@@ -105,6 +105,13 @@ fn records_leave_reports_and_raw_rows_when_their_tick_leaves_the_window() {
 fn covered_seconds_is_what_the_data_really_spans() {
     let (here, clock) = Here::with_manual_clock(&["pool.stats_history=60s"]);
     let mut sender = Sender::new(&here.site);
+    // Without data it is the time since the start.
+    clock.advance_ms(7_000);
+    for name in ["info", "report_by_script_name"] {
+        let report = here.site.json(&format!("/api/v1/reports/{name}"));
+        assert_eq!(report["covered_seconds"], 7, "{report:#}");
+    }
+    assert_eq!(here.site.json("/api/v1/info")["time_interval"], 1, "as in Pinba");
     let mut covered = Vec::new();
     for _ in 0..10 {
         for _ in 0..6 {

@@ -48,7 +48,7 @@ pub(in crate::http) async fn read(State(app): State<Arc<App>>, mut params: Param
         let listed = listed.map(|(frames, samples)| json!({"frames": frames, "samples": samples}));
         Ok(json!({
             "window_seconds": write::number(answer.window_seconds),
-            "covered_seconds": answer.covered_seconds.max(1),
+            "covered_seconds": source.covered_secs(&answer),
             "samples": tree.root.samples,
             "idle": tree.idle,
             "total_stacks": stacks.len(),

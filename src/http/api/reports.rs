@@ -153,7 +153,7 @@ pub(in crate::http) async fn read(
                 remarks.as_array_mut().into_iter().for_each(|it| it.push(meant.as_str().into()));
             }
         }
-        Ok(query.write(&name, selected, head))
+        Ok(query.write(source, &name, selected, head))
     })
     .await
 }
@@ -328,17 +328,21 @@ impl Query {
     }
 
     /// Writes the answer's beginning.
-    fn write(&self, name: &str, selected: SelectedRows, further: Map<String, Json>) -> RowBody {
+    fn write(
+        &self,
+        source: &Catalog,
+        name: &str,
+        selected: SelectedRows,
+        further: Map<String, Json>,
+    ) -> RowBody {
         let answer = selected.answer;
         let all = answer.table.columns();
         let named = selected.columns.iter().map(|at| (*at, all[*at].name.as_str()));
         let writer = RowWriter::new(self.format, true, named);
-        // Of a window that has just begun it is a second.
-        let covered_seconds = answer.covered_seconds.max(u64::from(answer.of_span.is_none()));
         let mut head = json!({
             "report": name,
             "window_seconds": write::number(answer.window_seconds),
-            "covered_seconds": covered_seconds,
+            "covered_seconds": source.covered_secs(&answer),
             "as_of": write::number(answer.as_of_ms as f64 / 1e3),
             "total_rows": selected.total,
         });

@@ -163,14 +163,9 @@ pub(super) fn hidden_fields<'a>(params: impl Iterator<Item = (&'a str, &'a str)>
     html! { @for (name, value) in params { input type="hidden" name=(name) value=(value); } }
 }
 
-/// The part of its window in which a live table has data, in words.
+/// The part of its window that a live table covers, in words.
 pub(super) fn last(source: &Catalog, answer: &ReportAnswer) -> String {
-    let covered = match answer.covered_seconds {
-        // Nothing came since the start, before which nobody knows.
-        0 => source.up_secs().max(1),
-        covered => covered,
-    };
-    text::last(covered, answer.window_seconds as u64)
+    text::last(source.covered_secs(answer), answer.window_seconds as u64)
 }
 
 /// The time span of the data of a live table, in words; empty for a table without one. Rates are

@@ -52,7 +52,7 @@ pub(super) fn page(view: &View<'_>) -> Result<Markup, Problem> {
     let covered = &ranking.about;
     let is_pinba2 = report.kind.starts_with("v2/") && view.time.spans.is_none();
     let rates = match is_own {
-        _ if !is_pinba2 || answer.covered_seconds as f64 >= answer.window_seconds => "",
+        _ if !is_pinba2 || view.source.covered_secs(answer) as f64 >= answer.window_seconds => "",
         true => "; as in pinba2, rates are over the whole window",
         false => "; in its own columns, as in pinba2, rates are over the whole window",
     };

@@ -5,6 +5,7 @@ use crate::clickhouse::ShipStatus;
 use crate::clock::why_clock_behind;
 use crate::history::History;
 use crate::input::squid::Source;
+use crate::query::answer::ReportAnswer;
 use crate::value::text::{count, counted, roughly};
 
 /// Seconds after which statements that were ended should no longer run.
@@ -70,6 +71,14 @@ impl Catalog {
     /// Whole seconds since the start.
     pub(crate) fn up_secs(&self) -> u64 {
         self.clock.mono_ms().saturating_sub(self.started_ms) / 1_000
+    }
+
+    /// Seconds that an answer covers: a live one without data has waited for it since the start.
+    pub(crate) fn covered_secs(&self, answer: &ReportAnswer) -> u64 {
+        match (answer.covered_seconds, &answer.of_span) {
+            (0, None) => self.up_secs().min(answer.window_seconds as u64).max(1),
+            (covered, _) => covered,
+        }
     }
 
     /// A remark on requests that live rows inside a window of so many seconds may have more than

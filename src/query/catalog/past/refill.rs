@@ -29,7 +29,7 @@ use crate::report::encoded_gain::Sum;
 use crate::report::histogram::Histogram;
 use crate::report::read::reading::{Reading, Want};
 use crate::report::row_key::{key_of, key_texts, push_key};
-use crate::report::totals::Extremes;
+use crate::report::totals::{Extremes, Totals};
 use crate::report::{Entry, read};
 use crate::state::last_end::Lost;
 
@@ -277,7 +277,7 @@ impl Refill {
             .map(|(key, (is_other, gain))| (&**key, *is_other, gain.sum.totals, gain.extremes));
         let mut reading = Reading::of_rows(shown, sums);
         reading.window_secs = live.window_secs;
-        reading.covered_secs = covered.max(u64::from(!rows.is_empty()));
+        reading.covered_secs = covered.max(u64::from(reading.grand != Totals::ZERO));
         reading.as_of_ms = live.as_of_ms;
         if want.histograms {
             reading.histograms = vec![Vec::new(); rows.len()];

@@ -59,6 +59,12 @@ fn seconds_are_covered_although_the_clock_was_set_back() {
             let covered = refill.covered_secs(&own, 0..u64::MAX, up, start + up);
             assert_eq!(covered, 240 + between + up, "set back by {set_back}");
         }
+        // When all of it has left the window, a report without keys still has its row.
+        let row = iter::once((&b""[..], false, Totals::ZERO, Extremes::NOTHING));
+        let mut live = Reading::of_rows(&report, row);
+        live.as_of_ms = (start + DAY + HOUR) * 1_000;
+        let all = refill.add_to(&live, &report, &report, Want::default());
+        assert_eq!((all.len(), all.covered_secs), (1, 0));
     }
 }
 
