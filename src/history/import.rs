@@ -19,10 +19,10 @@
 //! if it has grown, or if the last import was broken off.
 //!
 //! **Coverage.** A log covers the time from each line to the next, unless that is more than an
-//! hour. Its end is not the end of traffic: what follows its last line is covered for the mean gap
-//! between seconds with lines, within the minute. So is what follows a piece, of which the answer
-//! says where it ends: the next one goes on from there. In a minute that was covered before, by the
-//! daemon or another log, only the seconds missing to 60 are added.
+//! hour. Before the first and after the last it covers the mean gap between seconds with lines,
+//! within their minutes: a log does not begin or end with a peak. So it does after a piece, of
+//! which the answer says where it ends: the next one goes on from there. In a minute that was
+//! covered before, by the daemon or another log, only the seconds missing to 60 are added.
 //!
 //! **Bounds.** [`BYTES`] for a piece, while it is taken.
 

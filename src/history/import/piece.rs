@@ -47,6 +47,8 @@ pub(crate) struct Piece {
     pub(crate) covered: BTreeMap<u64, u64>,
     /// Of the log that goes on: seconds between those that have lines, and the number of gaps.
     gaps: Option<(u64, u64)>,
+    /// The second of its first line, unless a piece before had that.
+    begun: Option<u64>,
 }
 
 impl Piece {
@@ -111,7 +113,7 @@ impl Piece {
         let goes_on = |to: &u64| (to.saturating_sub(DISORDER_SECS)..=to + GAP_SECS).contains(&secs);
         let from = self.covered_to.filter(goes_on).unwrap_or_else(|| {
             self.end();
-            secs
+            *self.begun.insert(secs)
         });
         let to = secs + 1;
         if from < to {
@@ -121,13 +123,18 @@ impl Piece {
         }
     }
 
-    /// Adds the time after the last line of a log: the mean gap, within the minute.
+    /// Adds the time around the lines of a log: the mean gap before the first and after the last,
+    /// within their minutes.
     fn end(&mut self) {
-        let (Some((secs, count @ 1..)), Some(from)) = (self.gaps.take(), self.covered_to) else {
-            return;
-        };
+        let (begun, gaps) = (self.begun.take(), self.gaps.take());
+        let (Some((secs, count @ 1..)), Some(from)) = (gaps, self.covered_to) else { return };
+        let gap = secs.div_ceil(count);
+        if let Some(first) = begun {
+            let minute = Resolution::Minute.begin(first);
+            self.cover_span((first + 1).saturating_sub(gap).max(minute)..first);
+        }
         let minute_end = from.next_multiple_of(Resolution::Minute.secs());
-        self.cover_span(from..minute_end.min(from - 1 + secs.div_ceil(count)));
+        self.cover_span(from..minute_end.min(from - 1 + gap));
     }
 
     fn cover_span(&mut self, span: Range<u64>) {
@@ -195,7 +202,7 @@ mod tests {
     /// Every minute of a steady log has the same rate, also the last one, which ends in its first
     /// second, whether it grows, comes in pieces, or stops for hours.
     #[test]
-    fn a_log_covers_the_mean_gap_after_its_last_line() {
+    fn a_log_covers_the_mean_gap_before_its_first_and_after_its_last_line() {
         let start = 1_000_000 / 3_600 * 3_600;
         let log = |lines: Range<u64>| lines.map(|at| line(start + 20 * at)).collect::<String>();
         let (first, more) = (log(0..31), log(31..61));
@@ -209,11 +216,19 @@ mod tests {
         let covered = piece.covered.values().chain(next.covered.values());
         assert_eq!((covered.sum::<u64>(), next.covered_to), (61 * 20, Some(start + 61 * 20)));
         let stopped = decoded(&(first + &log(1_000..1_031)), 1, None);
-        assert_eq!(stopped.covered.values().sum::<u64>(), 2 * 620);
+        // The first line after the gap is 20 s into its minute.
+        assert_eq!(stopped.covered.values().sum::<u64>(), 2 * 620 + 19);
         // Not further than the minute; a single line says nothing.
-        let rare = [start, start + 900].map(line).concat();
-        assert_eq!(decoded(&rare, 1, None).covered_to, Some(start + 960));
+        let rare = [start + 44, start + 944].map(line).concat();
+        let piece = decoded(&rare, 1, None);
+        assert_eq!(piece.covered.into_values().collect::<Vec<_>>(), [60; 16]);
+        assert_eq!(piece.covered_to, Some(start + 960));
         assert_eq!(decoded(&line(start), 1, None).covered_to, Some(start + 1));
+        // A piece that goes on has no first line: it would cover the same seconds again.
+        let [first, more] = [[30, 35], [46, 48]].map(|all| all.map(|at| line(start + at)).concat());
+        let piece = decoded(&first, 1, None);
+        assert_eq!((piece.covered[&start], piece.covered_to), (14, Some(start + 40)));
+        assert_eq!(decoded(&more, 1, piece.covered_to).covered[&start], 10);
     }
 
     /// A piece ends before its rows are too many, also if its lines are few and far apart.
