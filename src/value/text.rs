@@ -297,6 +297,8 @@ pub(crate) fn change(part: f64) -> String {
             let (percent, is_nearly_all) = (100.0 * part.abs(), part > -1.0 && part <= -0.995);
             let percent = if is_nearly_all { percent.min(99.9) } else { percent };
             let digits = usize::from(part.abs() < 0.099_5 || is_nearly_all);
+            let unit = [1.0, 10.0][digits];
+            let percent = (percent * unit).round() / unit;
             format!("{sign}{percent:.digits$} %")
         }
     }
@@ -466,11 +468,14 @@ mod tests {
             [850.0, 0.5, 10.0, 12_000.0, 1.25e6].map(short),
             ["850", "0.5", "10", "12k", "1.25M"]
         );
-        let changes = [0.0, 0.123, 0.012, -0.5, -0.9962, -0.9999, -1.0, 13.2, f64::NAN];
+        let changes =
+            [0.0, 0.123, 0.012, -0.125, 0.0625, -0.5, -0.9962, -0.9999, -1.0, 13.2, f64::NAN];
         let shown = [
             "0 %",
             "+12 %",
             "+1.2 %",
+            "\u{2212}13 %",
+            "+6.3 %",
             "\u{2212}50 %",
             "\u{2212}99.6 %",
             "\u{2212}99.9 %",
