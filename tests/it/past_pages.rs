@@ -266,6 +266,14 @@ fn what_changed_is_shown_and_what_is_lacking_is_said() {
     for column in ["req_count", "time_total", "req_time_median"] {
         assert_eq!(info[column], Json::Null, "{column}: {info}");
     }
+    let year = "from=2030-01-01&to=2031-01-01&tz=UTC";
+    for target in ["info", "reports/report_by_script_name", "requests"] {
+        let answer = site.json(&format!("/api/v1/{target}?{year}"));
+        let told = "the span has not begun: it starts at 2030-01-01T00:00:00Z";
+        assert_eq!(answer["partial"][0], told, "{target} {answer}");
+    }
+    let told = "Incomplete: the span has not begun: it starts at 2030-01-01 00:00:00 UTC.";
+    assert_has!(page(site, &format!("/?{year}")) => told);
     let overview = page(site, &format!("/?{nothing}"));
     assert_has!(
         overview => ", no data", "No data is kept of this time.", "<span>no data</span>"

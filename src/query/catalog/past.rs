@@ -18,7 +18,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use self::compared::Compared;
-use self::covered::Covered;
+use self::covered::{Covered, not_begun};
 use self::table::PastTable;
 use super::common_columns::spread;
 use super::read_report::segments;
@@ -253,7 +253,8 @@ impl Kept<'_> {
 
     /// Remarks on what is missing of a span.
     fn remarks(&self, rows: &KeptRows, covered: &Covered, span: &Range<u64>) -> Vec<String> {
-        let mut remarks = covered.remarks(self.why_not_kept(rows, span));
+        let mut remarks: Vec<String> = not_begun(span, self.now).into_iter().collect();
+        remarks.extend(covered.remarks(self.why_not_kept(rows, span)));
         remarks.extend(self.history.lacks(&self.dataset, span));
         remarks.extend(self.history.lost_at_stops(&self.dataset, span));
         remarks.extend(self.remark.clone());

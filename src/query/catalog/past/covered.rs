@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use crate::clock::rfc3339;
 use crate::history::read_plan::ReadPlan;
 use crate::history::read_unit::RowsSnapshot;
 use crate::history::sums::Sums;
@@ -66,6 +67,12 @@ impl Covered {
         }
         remarks
     }
+}
+
+/// A remark on a span in the future.
+pub(super) fn not_begun(span: &Range<u64>, now: u64) -> Option<String> {
+    let starts = || format!("the span has not begun: it starts at {}", rfc3339(span.start));
+    (now < span.start).then(starts)
 }
 
 /// Remarks on requests that were not counted properly.

@@ -21,7 +21,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 
 use self::first::{First, Key, Order, name_of};
 use super::Catalog;
-use super::covered::Covered;
+use super::covered::{Covered, not_begun};
 use crate::clock::rfc3339;
 use crate::config::rewrite::TEXT_FIELDS;
 use crate::grammar::FixedTable;
@@ -108,7 +108,8 @@ impl Catalog {
     ) -> Result<(RequestsSnapshot, Vec<String>), QueryError> {
         let history = self.kept_history()?;
         let at = history.requests();
-        let mut lacking = Vec::new();
+        let now = self.clock.unix_ms() / 1_000;
+        let mut lacking: Vec<String> = not_begun(span, now).into_iter().collect();
         match (at.received(), &at.unflushed) {
             (None, None) => {
                 let why = "no raw requests are kept: history.requests is \"none\", or pool.request_pool_size 0; \
@@ -116,19 +117,19 @@ impl Catalog {
                 return Err(QueryError::NoHistory(why.to_owned()));
             }
             (None, Some(_)) => lacking.push("no requests are kept yet".to_owned()),
-            (Some(kept), now) => {
+            (Some(kept), unflushed) => {
                 if kept.start > span.start {
                     let kept = rfc3339(kept.start);
                     lacking.push(format!("no requests are kept from before {kept}"));
                 }
                 // Their seconds never run backwards.
-                if kept.end > self.clock.unix_ms() / 1_000 + AHEAD_SECS {
+                if kept.end > now + AHEAD_SECS {
                     let latest = rfc3339(kept.end - 1);
                     lacking.push(format!(
                         "the clock was ahead: requests received since then may stand at {latest}"
                     ));
                 }
-                if now.is_none() {
+                if unflushed.is_none() {
                     let why = "requests are not kept any more (history.requests)";
                     lacking.push(why.to_owned());
                 }
