@@ -288,7 +288,9 @@ pub struct Budget {
 impl Budget {
     /// Creates an empty budget.
     pub(super) fn new(objective: Arc<Objective>) -> Self {
-        let steps = [(1, 3_600), (10, 21_600), (60, 259_200), (3_600, objective.entry.period)];
+        // With the running hour no more than the period.
+        let hours = objective.entry.period - 3_600;
+        let steps = [(1, 3_600), (10, 21_600), (60, 259_200), (3_600, hours)];
         let steps = steps.map(|(secs, longest)| Steps { secs, longest, ends: VecDeque::new() });
         Self { objective, has_past: false, total: Count::default(), steps }
     }
@@ -319,9 +321,9 @@ impl Budget {
         self.total - steps.map_or_else(Count::default, |it| it.first(secs).1)
     }
 
-    /// Returns the count of the period.
+    /// Returns the count of the period: its whole hours but one, and the running one.
     pub(super) fn period(&self) -> Count {
-        self.total - self.steps[3].first(self.objective.entry.period).1
+        self.total - self.steps[3].first(self.steps[3].longest).1
     }
 
     /// Returns the burn over each pair of windows.
