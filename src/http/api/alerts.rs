@@ -161,6 +161,9 @@ fn unmatched(
         return Ok(None);
     }
     let rules = alerts.rules();
+    if rules.is_empty() {
+        return Ok(Some("there is no [[alert]] and no [[slo]], so no alert".to_owned()));
+    }
     // An objective has no keys.
     let mut read: BTreeMap<(&str, &[String]), Vec<Vec<u8>>> = BTreeMap::new();
     for rule in &*rules {
