@@ -117,6 +117,12 @@ impl Objective {
         all
     }
 
+    /// Seconds of the whole hours that the budget keeps: with the running one no more than the
+    /// period.
+    pub(super) fn hours(&self) -> u64 {
+        self.entry.period - 3_600
+    }
+
     pub(super) fn new(entry: &SloEntry, report: &Definition, conditions: Conditions) -> Self {
         let of_one = |it: &Filter| matches!(it, Filter::Field(Field::Status, Pattern::Equals(_)));
         let is_status = KeySource::Field(Field::Status);
@@ -288,9 +294,7 @@ pub struct Budget {
 impl Budget {
     /// Creates an empty budget.
     pub(super) fn new(objective: Arc<Objective>) -> Self {
-        // With the running hour no more than the period.
-        let hours = objective.entry.period - 3_600;
-        let steps = [(1, 3_600), (10, 21_600), (60, 259_200), (3_600, hours)];
+        let steps = [(1, 3_600), (10, 21_600), (60, 259_200), (3_600, objective.hours())];
         let steps = steps.map(|(secs, longest)| Steps { secs, longest, ends: VecDeque::new() });
         Self { objective, has_past: false, total: Count::default(), steps }
     }
@@ -321,9 +325,9 @@ impl Budget {
         self.total - steps.map_or_else(Count::default, |it| it.first(secs).1)
     }
 
-    /// Returns the count of the period: its whole hours but one, and the running one.
+    /// Returns the count of the period.
     pub(super) fn period(&self) -> Count {
-        self.total - self.steps[3].first(self.steps[3].longest).1
+        self.total - self.steps[3].first(self.objective.hours()).1
     }
 
     /// Returns the burn over each pair of windows.

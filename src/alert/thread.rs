@@ -161,7 +161,7 @@ impl Evaluation {
         // Counts what arrives while the past is read.
         *budget = Budget::new(Arc::clone(&past.objective));
         let now = clock.unix_ms() / 1_000;
-        let longest = BURNS.iter().map(|it| it.long).fold(budget.objective.entry.period, u64::max);
+        let longest = BURNS.iter().map(|it| it.long).fold(budget.objective.hours(), u64::max);
         // On an hour, as the period begins that is counted live.
         let at = (now - now % 3_600).saturating_sub(longest);
         Some(Refill { budget: past, counts, at, now })
