@@ -186,7 +186,9 @@ fn replayed(found: &Json) -> String {
         });
         let [alert, severity] =
             ["alert", "severity"].map(|name| visible(row[name].as_str().unwrap_or_default()));
-        let line = format!("{started}  {lasted}  {alert}  {severity}  {}", row_keys(row));
+        let reason = row["reason"].as_str().filter(|it| !it.is_empty());
+        let reason = reason.map_or(String::new(), |why| format!(" ({})", visible(why)));
+        let line = format!("{started}  {lasted}{reason}  {alert}  {severity}  {}", row_keys(row));
         line.trim_end().to_owned()
     });
     let late = timed_out(found);
@@ -359,12 +361,12 @@ mod tests {
         assert!(listed(&none, &none, &none).contains("No alert is firing."));
         let found = json!({
             "rows": [
-                {"alert": "slow", "severity": "page", "key": {"script_name": "/a"}, "started": 60, "ended": 180, "seconds": 120},
+                {"alert": "slow", "severity": "page", "key": {"script_name": "/a"}, "started": 60, "ended": 180, "seconds": 120, "reason": "no data"},
                 {"alert": "slow", "severity": "page", "key": {}, "started": 240, "ended": null, "seconds": null},
             ],
             "partial": ["x: why"],
         });
-        let expected = "1970-01-01 00:01:00Z  for 2m  slow  page  script_name=/a\n1970-01-01 00:04:00Z  still firing  slow  page\n(x: why)";
+        let expected = "1970-01-01 00:01:00Z  for 2m (no data)  slow  page  script_name=/a\n1970-01-01 00:04:00Z  still firing  slow  page\n(x: why)";
         assert_eq!(replayed(&found), expected);
         let none = json!({"partial": ["x: why"], "played": 0});
         assert_eq!(replayed(&none), "(x: why)\nNo rule was played.");

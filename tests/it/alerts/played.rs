@@ -87,6 +87,12 @@ fn rules_in_force_and_those_of_a_file_are_played_over_the_past() {
     let of_minutes = "history has minutes, and its window is no whole number of them)\n";
     let (code, said) = given(&(other.to_owned() + "window = \"90s\"\n"));
     assert_eq!((code, said), (Some(0), format!("(any: {of_minutes}No rule was played.\n")));
+    let (code, said) = given(&(other.to_owned() + "for = \"5s\"\n"));
+    let of_for = of_minutes.replace("window", "for");
+    assert_eq!((code, said), (Some(0), format!("(any: {of_for}No rule was played.\n")));
+    let (code, said) = given(&(other.to_owned() + "window = \"1h\"\n"));
+    assert_eq!(code, Some(0));
+    assert_has!(said => "any: its window of 1 h begins empty at 2024-02-28T22:0");
     let unkept = other.replace("any", "more").replace("_script_name", "_script_and_status");
     let (code, said) = given(&unkept);
     assert_eq!(code, Some(1));

@@ -12,7 +12,7 @@ use serde_json::{Map, Value as Json, json};
 
 use super::Catalog;
 use crate::alert::engine::Engine;
-use crate::alert::objective::{Count, Objective};
+use crate::alert::objective::{BURNS, Count, Objective};
 use crate::alert::refill::{Counts, Past};
 use crate::alert::rule::Rule;
 use crate::alert::state::{Event, Phase, RowKey};
@@ -24,6 +24,7 @@ use crate::limits::{ALERT_REPLAY_BYTES_MAX, ALERT_REPLAY_MS_MAX};
 use crate::query::error::QueryError;
 use crate::report::encoded_gain::Sum;
 use crate::report::histogram::Histogram;
+use crate::value::text::lasting;
 
 /// Length of the steps of history that are played, seconds.
 const MINUTE: u64 = 60;
@@ -40,11 +41,17 @@ impl Catalog {
         span: &Range<u64>,
         is_left: impl Fn() -> bool,
     ) -> Result<Json, QueryError> {
+        let unfit = |rule: &Arc<Rule>| {
+            let entry = &rule.entry;
+            let keys = [("window", entry.window), ("for", entry.hold), ("keep", entry.keep)];
+            keys.into_iter().find(|(_, secs)| !secs.is_multiple_of(MINUTE)).map(|it| it.0)
+        };
         let (whole, others): (Vec<_>, Vec<_>) =
-            rules.iter().cloned().partition(|it| it.entry.window.is_multiple_of(MINUTE));
-        let why = "history has minutes, and its window is no whole number of them";
-        let mut partial: Vec<String> =
-            others.iter().map(|it| format!("{}: {why}", it.entry.name)).collect();
+            rules.iter().cloned().partition(|it| unfit(it).is_none());
+        let why = |key| format!("history has minutes, and its {key} is no whole number of them");
+        let others = others.iter().filter_map(|it| Some((it, unfit(it)?)));
+        let others = others.map(|(it, key)| format!("{}: {}", it.entry.name, why(key)));
+        let mut partial: Vec<String> = others.collect();
         let mut reports: Vec<&str> = whole.iter().map(|it| it.entry.report.as_str()).collect();
         reports.sort_unstable();
         reports.dedup();
@@ -67,6 +74,7 @@ impl Catalog {
         let begins = kept.iter().filter_map(|(_, rows)| rows.covered_from());
         let start = begins.min().unwrap_or(span.end).max(span.start);
         let minutes = start - start % MINUTE..span.end - span.end % MINUTE;
+        partial.extend(whole.iter().filter_map(|it| began_empty(it, &minutes)));
         for minute in minutes.step_by(MINUTE as usize) {
             if is_left() {
                 break;
@@ -106,6 +114,19 @@ impl Catalog {
         let played = whole.iter().filter(is_played).count();
         Ok(json!({"rows": found.rows(), "partial": partial, "played": played}))
     }
+}
+
+/// A remark on a rule with a window that the span does not fill.
+fn began_empty(rule: &Rule, minutes: &Range<u64>) -> Option<String> {
+    let entry = &rule.entry;
+    let burns =
+        BURNS.iter().filter(|it| rule.objective().is_some() && it.severity == entry.severity);
+    let longest = burns.map(|it| it.long).fold(entry.window, u64::max);
+    let is_longer = longest > minutes.end.saturating_sub(minutes.start);
+    is_longer.then(|| {
+        let (name, window, start) = (&entry.name, lasting(longest), rfc3339(minutes.start));
+        format!("{name}: its window of {window} begins empty at {start}, so it may have fired where it does not here")
+    })
 }
 
 impl Past for Catalog {
@@ -190,12 +211,13 @@ impl Found {
             let key: Map<String, Json> = key.collect();
             let row = json!({
                 "alert": entry.name, "severity": entry.severity, "report": entry.report, "key": key,
-                "started": event.unix, "ended": null, "seconds": null,
+                "started": event.unix, "ended": null, "seconds": null, "reason": "",
             });
             self.open.insert(id, (event.unix, row));
         } else if let Some((started, mut row)) = self.open.remove(&id) {
             row["ended"] = event.unix.into();
             row["seconds"] = (event.unix - started).into();
+            row["reason"] = event.episode.map_or("", |it| &it.reason).into();
             self.over.push((started, row));
         }
     }
