@@ -4,7 +4,8 @@
 const BEGUN: usize = 3;
 
 /// The shortest name with that beginning, or else the shortest of which less than half of the
-/// letters are left out, or else the closest, if a typing error could explain the difference.
+/// letters are left out, or else the closest, if a typing error could explain the difference, or a
+/// longer ending does.
 pub(crate) fn meant<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let given = given.to_ascii_lowercase();
     // One error in each four letters; beyond that a suggestion would be a guess.
@@ -17,6 +18,7 @@ pub(crate) fn meant<'a>(given: &str, names: impl IntoIterator<Item = &'a str>) -
             true => 0,
             false if abbreviates(&given, &lower) => 1,
             false if distance <= distance_max => 1 + distance,
+            false if lower.len() > BEGUN && given.starts_with(&lower) => 1 + distance,
             false => return None,
         };
         Some((rank, name))
@@ -57,6 +59,7 @@ mod tests {
         assert_eq!(meant("report_by_script", closer), Some("report_by_script_name"));
         assert_eq!(meant("inof", names), Some("info"));
         assert_eq!(meant("re", names), None);
+        assert_eq!(meant("information", names), Some("info"));
         assert_eq!(meant("by_script_name_of", names), None);
     }
 

@@ -16,12 +16,13 @@ use thiserror::Error;
 use ureq::config::ConfigBuilder;
 use ureq::http::{Request, Response};
 use ureq::typestate::AgentScope;
-use ureq::{Agent, Body};
+use ureq::{Agent, Body, Timeout};
 
 use crate::access::roots;
 use crate::cli::format;
 use crate::config::Config;
 use crate::config::secret::Secret;
+use crate::config::units::exact_duration;
 
 pub mod address;
 pub mod credentials;
@@ -242,13 +243,24 @@ impl Client {
         let request = request.body(sent.map_or(&[][..], |(.., body)| body));
         let request = request.map_err(|error| self.unreachable(error.to_string()))?;
         let request = self.agent.configure_request(request);
-        let request = match stream {
+        let (request, longest) = match stream {
             true => {
-                request.timeout_recv_response(Some(SILENCE_MAX)).timeout_per_read(Some(SILENCE_MAX))
+                let request = request.timeout_recv_response(Some(SILENCE_MAX));
+                (request.timeout_per_read(Some(SILENCE_MAX)), SILENCE_MAX)
             }
-            false => request.timeout_global(Some(self.longest)),
+            false => (request.timeout_global(Some(self.longest)), self.longest),
         };
-        self.agent.run(request.build()).map_err(|error| self.unreachable(message_of(&error)))
+        self.agent.run(request.build()).map_err(|error| {
+            self.unreachable(match error {
+                ureq::Error::Timeout(Timeout::Connect) => {
+                    format!("no connection within {}", exact_duration(CONNECT_MAX))
+                }
+                ureq::Error::Timeout(Timeout::Global | Timeout::RecvResponse) => {
+                    format!("no answer within {}", exact_duration(longest))
+                }
+                error => message_of(&error),
+            })
+        })
     }
 
     fn unreachable(&self, problem: String) -> ClientError {
