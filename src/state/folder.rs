@@ -134,6 +134,14 @@ impl StateError {
     pub(crate) fn advised(&self, dir: &Path) -> String {
         advised(self, &self.advice(dir))
     }
+
+    /// Likewise for a file in the folder.
+    pub(crate) fn file_advised(&self) -> String {
+        match self {
+            Self::Io { path, .. } => self.advised(path.parent().unwrap_or(path)),
+            _ => self.to_string(),
+        }
+    }
 }
 
 /// A problem and what to do about it, if that is known.
@@ -430,5 +438,8 @@ mod tests {
         let advice = advice_on(&Errno::ROFS.into(), path, dir);
         let expected = std::env::current_dir().unwrap().join(dir);
         assert!(advice.ends_with(&format!("ReadWritePaths={}", expected.display())), "{advice}");
+        let refused = STATE.failed("write", path)(Errno::ROFS.into()).file_advised();
+        assert!(refused.contains("cannot write data/snapshot: "), "{refused}");
+        assert!(refused.ends_with(&format!("; {advice}")), "{refused}");
     }
 }

@@ -85,8 +85,9 @@ fn row(annotation: &Annotation) -> Json {
 }
 
 fn not_kept(error: StateError) -> Problem {
-    tracing::error!(%error, "Refused a change to the annotations, because it cannot be kept.");
-    QueryError::NotKept(error.to_string()).into()
+    let error = error.file_advised();
+    tracing::error!(error, "Refused a change to the annotations, because it cannot be kept.");
+    QueryError::NotKept(error).into()
 }
 
 /// Parses the body: an optional time, and the annotation.

@@ -202,11 +202,12 @@ impl Catalog {
     /// Returns the error for a change that cannot be persisted. Tries to write to the folder at
     /// once, so that `/readyz` and the pages report what is wrong with it.
     fn not_kept(&self, error: &StateError) -> QueryError {
-        tracing::error!(%error, "Refused a change to the reports, because it cannot be kept.");
+        let error = error.file_advised();
+        tracing::error!(error, "Refused a change to the reports, because it cannot be kept.");
         if let Some(snapshots) = &self.status.snapshots {
             snapshots.check();
         }
-        QueryError::NotKept(error.to_string())
+        QueryError::NotKept(error)
     }
 }
 
