@@ -75,7 +75,7 @@ pub struct Episode {
     /// True if the clock of a firing alert runs.
     is_ending: bool,
     /// Seconds without a judgement.
-    unknown: Option<u64>,
+    pub unknown: Option<u64>,
     /// The previous episode, which is over; restored if this one never fires.
     #[serde(default)]
     pub previous: Option<Box<Self>>,

@@ -259,7 +259,10 @@ fn listed(alerts: &Json, slos: &Json, silences: &Json) -> String {
             alert["ended"].as_u64().map_or_else(String::new, moment),
             text(alert, "alert"),
             text(alert, "severity"),
-            row_keys(alert),
+            match alert["key"].as_object() {
+                Some(keys) if keys.is_empty() => format!("rows of {}", text(alert, "report")),
+                _ => row_keys(alert),
+            },
             text(alert, "value_text"),
             text(alert, "condition"),
             joined(remarks.into_iter().flatten(), "; "),
@@ -326,7 +329,7 @@ mod tests {
                 "alert": "over", "state": "resolved", "since": 60, "ended": 120,
                 "value_text": "371 ms", "condition": "p95 > 700 ms", "key": {"hostname": ""},
                 "firings": 1, "first_started": 90, "reason": "no data",
-            }],
+            }, {"alert": "shop", "report": "by_script", "state": "firing", "since": 0, "key": {}}],
             "more": 2,
             "rules": [{"text": "slow: words", "rows": 7}],
         });
@@ -347,6 +350,7 @@ mod tests {
             "resolved  1970-01-01 00:01:00Z  1970-01-01 00:02:00Z  over",
             "hostname=(empty)",
             "371 ms      p95 > 700 ms  no data\n",
+            "rows of by_script",
             "2 further rows",
             "slow: words; 7 rows",
             "objective: shop: \u{2212}50 % of the error budget left; burn rate 20.0 over 5m, 1.50 over 1h, 0.250 over 6h, unknown over 3d",

@@ -160,6 +160,7 @@ fn row(view: &View<'_>, alert: &Alert) -> Markup {
         td.key { (visible(&alert.rule.condition_text())) }
         td.key.text {
             @if let Some(id) = alert.silenced_by { "silenced by " (id) }
+            @if let Some(secs) = episode.unknown.filter(|it| *it > 0) { " no verdict for " (lasting(secs)) ": too little data" @if episode.firings > 1 { ";" } }
             @if episode.firings > 1 { " fired " (count(episode.firings)) " times since " (view.time.moment(episode.first_started)) @if episode.ended > 0 { ";" } }
             @if episode.ended > 0 { " resolved at " (view.time.moment(episode.ended)) " " (episode.reason) }
         }
