@@ -210,8 +210,9 @@ impl History {
     }
 
     /// Starts to log additions to a new file, if a log is wanted and there is none, and the
-    /// positions on disk are in the files that are followed now: it has no lines of others.
-    pub(super) fn begin_log(&self, store: &Store) {
+    /// positions on disk are in the files that are followed now: it has no lines of others. Returns
+    /// whether one is back that [`Self::end_log`] ended.
+    pub(super) fn begin_log(&self, store: &Store) -> bool {
         let mut memory = MEMORY.lock(&self.0.memory);
         let mut status = self.status_mut();
         status.log_bytes = store.seconds.bytes();
@@ -223,8 +224,9 @@ impl History {
         {
             memory.log += 1;
             memory.running.fresh = Some(Fresh::new(memory.log, *bytes_max));
-            status.log = None;
+            return status.log.take().is_some();
         }
+        false
     }
 
     /// Additions to append to the log.

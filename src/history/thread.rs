@@ -378,8 +378,8 @@ impl Work {
             self.has_ended(store, &written, true);
         }
         let is_written = written.is_ok();
-        if rows.is_some() && is_written {
-            self.history.begin_log(store);
+        if rows.is_some() && is_written && self.history.begin_log(store) && !self.is_stopping {
+            info!("There is a log of seconds again.");
         }
         if is_written && is_restored {
             self.on_restored.iter().for_each(|call| call());

@@ -73,7 +73,11 @@ fn while_the_disk_takes_nothing_everything_else_goes_on() {
     let flushes = count(&of_history(&site), "flushes");
     until(&site, "two flushes", |it| count(it, "flushes") > flushes + 1);
     let sent = send(0);
-    let log = program.log();
+    let log = await_until(
+        "the log says that it is back",
+        || program.log(),
+        |log| log.iter().any(|line| line["message"] == "There is a log of seconds again."),
+    );
     let said = "Cannot write history: it stays in memory, and is tried again.";
     // Several attempts failed, for one reason.
     assert_eq!(log.iter().filter(|line| line["message"] == said).count(), 1, "{log:?}");
