@@ -25,15 +25,16 @@
 //! if these are too many, it starts from nothing. The merger never waits.
 
 mod groups;
+mod queue;
 mod rows;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use self::groups::Groups;
+use self::queue::Queue;
 pub use self::rows::{RowDelta, RowKey, RowReader};
 use crate::input::squid::sums::Moves;
 use crate::input::squid::{Followed, Positions};
@@ -97,7 +98,7 @@ impl Stream {
     /// The reader of the seconds from now on, with a queue of `bytes_max` bytes.
     pub fn subscribe(&mut self, bytes_max: usize, now_ms: u64, unix_ms: u64) -> Reader {
         self.begin(now_ms, unix_ms);
-        let queue = Arc::new(Mutex::new(Queue { bytes_max, ..Queue::default() }));
+        let queue = Arc::new(Mutex::new(Queue::new(bytes_max)));
         self.queue = Some(Arc::clone(&queue));
         Reader { queue, groups: Groups::default() }
     }
@@ -145,61 +146,6 @@ impl Stream {
     /// Counts merged requests.
     pub(crate) fn merged(&mut self, requests: u64) {
         self.running.requests += requests;
-    }
-}
-
-/// Seconds that wait for the reader.
-#[derive(Debug, Default)]
-struct Queue {
-    seconds: VecDeque<Second>,
-    /// Number of the oldest ones that are dropped: only their directory changes are kept.
-    dropped: usize,
-    bytes: usize,
-    bytes_max: usize,
-    /// Requests of dropped seconds.
-    missed: u64,
-    /// Objects that moved in these: the next second that is read has them.
-    moves: Moves,
-}
-
-impl Queue {
-    /// Returns false if there are so many directory changes that even those are dropped.
-    fn push(&mut self, second: Second) -> bool {
-        let newest = second.bytes();
-        self.bytes += newest;
-        self.seconds.push_back(second);
-        while self.bytes > self.bytes_max && self.dropped + 1 < self.seconds.len() {
-            let second = &mut self.seconds[self.dropped];
-            self.bytes -= second.bytes();
-            second.parts.iter_mut().for_each(SecondPart::drop_gains);
-            self.moves.absorb(&mut second.moves);
-            self.bytes += second.bytes();
-            self.missed += second.requests;
-            self.dropped += 1;
-        }
-        let is_known = self.bytes - newest <= self.bytes_max;
-        if !is_known {
-            for mut lost in self.seconds.drain(..).skip(self.dropped) {
-                self.moves.absorb(&mut lost.moves);
-                self.missed += lost.requests;
-            }
-            (self.dropped, self.bytes) = (0, 0);
-        }
-        is_known
-    }
-
-    /// The oldest second, and the requests of those before it that were dropped; `None` if it is
-    /// one of them.
-    fn pop(&mut self) -> Option<(Second, Option<u64>)> {
-        let mut second = self.seconds.pop_front()?;
-        self.bytes -= second.bytes();
-        let is_dropped = self.dropped > 0;
-        self.dropped -= usize::from(is_dropped);
-        if !is_dropped {
-            second.moves.absorb(&mut self.moves);
-        }
-        let missed = (!is_dropped).then(|| std::mem::take(&mut self.missed));
-        Some((second, missed))
     }
 }
 

@@ -504,7 +504,7 @@ fn who_falls_behind_is_cut_off_and_that_is_counted() {
 
 #[test]
 fn what_moved_in_seconds_that_nobody_read_is_in_the_next() {
-    let mut queue = Queue { bytes_max: 8 * size_of::<Second>(), ..Queue::default() };
+    let mut queue = Queue::new(8 * size_of::<Second>());
     let (mut moved, mut missed, mut cuts) = (0, 0, 0);
     for count in 1..=20 {
         let mut second = Second { requests: 1, ..Second::default() };

@@ -23,8 +23,8 @@ use super::engine::{Engine, Prepared};
 use super::error::{NO_DATABASE, SqlError};
 use super::functions::value::{Cells, Value};
 use super::information_schema::list;
+use super::invisible_columns;
 use super::limits::plan_size;
-use super::percentiles;
 use super::reply::{Reply, Running, SqlColumn};
 use super::session::{Literal, Session};
 use super::statement::{self, Create, Drop, Setting, Statement};
@@ -251,11 +251,11 @@ impl Engine {
         let mut planned = self.plan_once(query, items, &mut context).await;
         for is_all in [false, true] {
             let Err(error) = &planned else { break };
-            if error.code != 1054 || !is_all && !percentiles::is_lacking(error) {
+            if error.code != 1054 || !is_all && !invisible_columns::is_lacking(error) {
                 continue;
             }
             let mut query = again.clone();
-            let ranks = percentiles::name_columns(&mut query);
+            let ranks = invisible_columns::name_columns(&mut query);
             context.columns = if is_all { Columns::Extended(ranks) } else { Columns::With(ranks) };
             context.sleep.set(0.0);
             planned = self.plan_once(query, items, &mut context).await;

@@ -20,10 +20,10 @@ mod functions;
 #[path = "../../tests/fuzz/entries/sql/mod.rs"]
 pub(crate) mod fuzz;
 mod information_schema;
+mod invisible_columns;
 mod layout;
 mod limits;
 mod optimizer;
-mod percentiles;
 mod performance_schema;
 mod planning;
 mod reply;

@@ -24,7 +24,7 @@ use crate::history::History;
 use crate::history::scan::condition::physical;
 use crate::history::sql_columns::View;
 use crate::query::catalog::Catalog;
-use crate::sql::percentiles;
+use crate::sql::invisible_columns;
 
 /// Most ids that count as few.
 const FEW: u64 = 1_000;
@@ -64,7 +64,7 @@ impl Table {
     /// The table of database `pinba` with this name, in any case; `None` if it does not exist. A
     /// report whose name is marked has the columns of the mark.
     pub(super) fn of_pinba(catalog: &Arc<Catalog>, name: &str) -> Option<Self> {
-        let marked = percentiles::unmarked(name);
+        let marked = invisible_columns::unmarked(name);
         let (name, wanted) = marked.map_or((name, None), |(name, wanted)| (name, Some(wanted)));
         let own = own_name(catalog, name)?;
         let with = wanted.as_ref().and_then(|wanted| catalog.columns_with(&own, wanted));

@@ -46,8 +46,8 @@ pub(in crate::sql) use self::types::INTERVAL_UNITS;
 use crate::sql::dialect::context::Context;
 use crate::sql::dialect::tokens::Items;
 use crate::sql::error::{NO_DATABASE, SqlError};
+use crate::sql::invisible_columns;
 use crate::sql::limits::tables;
-use crate::sql::percentiles;
 use crate::sql::tables::CATALOG;
 
 /// Rewrites a query, or another tree.
@@ -275,7 +275,7 @@ impl Rewriter<'_> {
                     (Some(database), _) => database.to_lowercase(),
                 };
                 let own = match database == "pinba" {
-                    true => percentiles::marked(own, &self.context.columns),
+                    true => invisible_columns::marked(own, &self.context.columns),
                     false => own.to_owned(),
                 };
                 *name = ObjectName::from(vec![ident(CATALOG), ident(database), ident(own)]);
