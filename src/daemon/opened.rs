@@ -1,5 +1,5 @@
-//! What a start opens before anything is received. Whatever it cannot use ends it here: so nothing
-//! has to be taken back.
+//! What a start opens before anything is received. Whatever it cannot use ends the start here, so
+//! that nothing has to be taken back.
 
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -19,7 +19,6 @@ use crate::alert::Alerts;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::input::udp::socket::ReceiveSocket;
-
 use crate::query::definitions::Definitions;
 use crate::release::Releases;
 use crate::report::WatchSettings;
@@ -37,11 +36,11 @@ pub(super) struct Opened {
     pub(super) sockets: Vec<ReceiveSocket>,
     pub(super) otlps: Vec<OpenInput>,
     pub(super) squids: Vec<OpenSource>,
-    /// The folders for data that were made.
+    /// The folders for data that were missing, which the start makes.
     pub(super) made: Option<String>,
     pub(super) state: Option<State>,
     pub(super) alerts: Arc<Alerts>,
-    /// And what is kept of them.
+    /// With the file in which they are kept.
     pub(super) releases: (Releases, Option<Document>),
     pub(super) http: Option<TcpListener>,
     pub(super) mysql: Option<TcpListener>,

@@ -125,7 +125,7 @@ fn began_empty(rule: &Rule, minutes: &Range<u64>) -> Option<String> {
     let is_longer = longest > minutes.end.saturating_sub(minutes.start);
     is_longer.then(|| {
         let (name, window, start) = (&entry.name, lasting(longest), rfc3339(minutes.start));
-        format!("{name}: its window of {window} begins empty at {start}, so it may have fired where it does not here")
+        format!("{name}: its window of {window} begins empty at {start}: live it may have fired where it does not here")
     })
 }
 
